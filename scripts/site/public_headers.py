@@ -18,6 +18,7 @@ import tree  # noqa: E402
 # Folders and headers that only serve other headers.
 INTERNAL = """
     collective/allreduce/fold_in.hpp
+    collective/allreduce/sum_if_short.hpp
     collective/finalize.hpp
     collective/local/
     collective/partial/activation.hpp

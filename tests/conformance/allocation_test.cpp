@@ -289,6 +289,18 @@ TYPED_TEST(allocations, none_by_smaller_calls) {
   }
 }
 
+/// The calls have the same k, so the ranks choose the same algorithm, but in the smaller call they first get to know
+/// sums of short streams.
+TEST(allocations_of_sparcml, none_if_more_sums_are_known) {
+  for (const spar::rank_t ranks : some_ranks()) {
+    const inputs large = even(pattern::disjoint, ranks);
+    inputs shorter = smaller(large, 30'000, 100);
+    shorter[0] = large[0];
+    expect_none_after_one(ranks, 0, sparse_allreduce<spar::sparcml>{&large},
+                          {sparse_allreduce<spar::sparcml>{&shorter}});
+  }
+}
+
 template <class Call>
 void expect_no_dense_allocations() {
   for (const spar::rank_t ranks : some_ranks()) {

@@ -10,8 +10,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -26,6 +29,7 @@ struct measured {
   std::vector<spar::counting<spar::threads>::traffic> sent; // to each peer
   std::vector<spar::counting<spar::threads>::traffic> received;
   spar::statistics cost;
+  spar::sparse_stream<float, index> sum; // of streams
 };
 
 /// Runs one collective through a counting transport; `call(net, input, algorithm)` starts the collective.
@@ -40,7 +44,7 @@ struct counted_allreduce {
     spar::counting<Net> net{inner};
     const auto rank = static_cast<std::size_t>(net.rank());
     auto pending = spar::start_allreduce(net, (*mine)[rank].view(), algorithm);
-    co_await std::move(pending);
+    (*results)[rank].sum = co_await std::move(pending);
     record((*results)[rank], net, pending.statistics());
   }
 
@@ -281,38 +285,76 @@ TEST(counts, the_quantised_phase_is_bits_of_32_and_a_scale_a_bucket) {
   check(quantised_split<8>{}, 8);
 }
 
-TEST(counts, sparcml_is_an_agreement_and_its_choice) {
-  std::set<spar::sparcml_choice> seen;
+/// Rank r has k(r) entries, no two of them at the same index.
+template <class Entries>
+inputs disjoint_inputs(spar::rank_t ranks, const Entries& k) {
+  inputs all(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    all[r].n = dimension;
+    for (std::uint64_t e = 0; e < k(r); ++e) {
+      all[r].indices.push_back(static_cast<index>(e * all.size() + r));
+      all[r].values.push_back(static_cast<float>(r + 1));
+    }
+  }
+  return all;
+}
+
+/// Calls in which all streams are short, or some, or none, or which become long in any round.
+std::vector<inputs> short_and_long(spar::rank_t ranks) {
+  const auto last = static_cast<std::size_t>(ranks - 1);
+  std::vector<inputs> all{extreme_inputs(ranks, false),
+                          extreme_inputs(ranks, false, 508), // the most entries of a short stream
+                          extreme_inputs(ranks, false, 509),
+                          random_inputs(ranks, 4'000, 200'000, 9),
+                          random_inputs(ranks, 6'000, 20'000, 9),
+                          disjoint_inputs(ranks, [](std::size_t) { return 0U; }),
+                          disjoint_inputs(ranks, [](std::size_t r) { return r == 0 ? 600U : 0U; }),
+                          disjoint_inputs(ranks, [&](std::size_t r) { return r == last ? std::size_t{509} : r % 3; })};
+  for (const std::uint64_t k : {31U, 63U, 127U, 254U, 255U}) // sums of at most 16, 8, 4, 2 and 1 ranks are short
+    all.push_back(disjoint_inputs(ranks, [&](std::size_t) { return k; }));
+  return all;
+}
+
+spar::network_model model_of(mode where) {
+  spar::simulator engine{1};
+  spar::thread_group group{1};
+  return where == mode::sim ? engine.rank(0).network() : group.rank(0).network();
+}
+
+TEST(counts, sparcml_is_doubling_of_short_streams_and_then_its_choice) {
+  std::set<std::optional<spar::sparcml_choice>> seen;
   for (const mode where : free_modes) {
     for (const spar::rank_t ranks : ranks_of(where)) {
-      for (const auto& mine : {extreme_inputs(ranks, false), random_inputs(ranks, 3, 100'000, 9),
-                               random_inputs(ranks, 4'000, 200'000, 9), random_inputs(ranks, 6'000, 20'000, 9)}) {
-        if (ranks > 13 && mine[0].indices.size() > 100) continue; // the reference would take too long
-        const auto results = measure(where, mine, spar::sparcml{});
+      for (const auto& mine : short_and_long(ranks)) {
+        std::uint64_t k = 0;
+        for (const auto& its : mine) k = std::max<std::uint64_t>(k, its.indices.size());
+        if (ranks > 13 && k > 130) continue; // the reference would take too long
+        SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", k = " << k);
+        auto results = measure(where, mine, spar::sparcml{});
+        std::vector<spar::sparse_stream<float, index>> sums;
+        for (auto& its : results) sums.push_back(std::move(its.sum));
+        expect_result(sums, expected_of(mine, spar::sum{}), spar::sum{}, exactly);
+
         const costs c = costs_of(mine);
-        const auto n = static_cast<double>(mine[0].n);
-        const auto k = static_cast<double>(mine[0].indices.size());
-        spar::simulator engine{1};
-        spar::thread_group group{1};
-        const spar::network_model model = where == mode::sim ? engine.rank(0).network() : group.rank(0).network();
-        const spar::call_shape call{ranks, n, k, 4, 4};
-        const auto choice = spar::choose_sparcml(model, call, 4);
+        const spar::network_model model = model_of(where);
+        const spar::call_shape call{ranks, static_cast<double>(mine[0].n), static_cast<double>(k), 4, 4};
+        std::optional<spar::sparcml_choice> choice;
+        if (!c.all_short()) choice = spar::choose_sparcml(model, call, 4);
         seen.insert(choice);
-        std::vector<measured> chosen;
+        std::vector<measured> chosen(mine.size());
         if (choice == spar::sparcml_choice::doubling)
           chosen = measure(where, mine, spar::recursive_doubling{.dense_from = call.dense_fraction(model)});
         if (choice == spar::sparcml_choice::ssar) chosen = measure(where, mine, spar::ssar_split{});
         if (choice == spar::sparcml_choice::dsar) chosen = measure(where, mine, spar::dsar_split{});
         for (std::size_t r = 0; r < mine.size(); ++r) {
-          const traffic agreement = c.agreement();
-          ASSERT_EQ(results[r].cost.messages_sent, agreement.messages + chosen[r].cost.messages_sent)
-              << "P = " << ranks;
-          ASSERT_EQ(results[r].cost.bytes_sent, agreement.bytes + chosen[r].cost.bytes_sent) << "P = " << ranks;
+          const traffic first = c.sum_if_short(r);
+          ASSERT_EQ(results[r].cost.messages_sent, first.messages + chosen[r].cost.messages_sent) << "rank " << r;
+          ASSERT_EQ(results[r].cost.bytes_sent, first.bytes + chosen[r].cost.bytes_sent) << "rank " << r;
         }
       }
     }
   }
-  EXPECT_EQ(seen.size(), 3U) << "expected each of the three choices at least once";
+  EXPECT_EQ(seen.size(), 4U) << "expected short calls and each of the three choices at least once";
 }
 
 TEST(counts, a_stream_that_turned_dense_is_sent_as_n_values) {

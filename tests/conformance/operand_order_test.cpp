@@ -148,6 +148,7 @@ void expect_order(order_of_block order) {
 
 TEST(documented_order, of_streams) {
   expect_order<spar::recursive_doubling>(ascending);
+  expect_order<spar::sparcml>(ascending); // all streams are short
   expect_order<spar::ssar_split>(ascending);
   expect_order<spar::dsar_split>(ascending);
   expect_order<spar::ring>(around_the_ring);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// After some rounds a partial allreduce allocates nothing, neither from the transport's memory resource nor from
-// anywhere else, also if a rank is late, so that its values are held back and results wait for it.
+// After some rounds that are no smaller, a partial allreduce allocates nothing, neither from the transport's memory
+// resource nor from anywhere else, also if a rank is late, so that its values are held back and results wait for it.
 #include "support/counting_resource.hpp"
 #include "support/global_allocations.hpp"
 #include "support/ranks.hpp"
@@ -23,14 +23,17 @@ namespace {
 
 constexpr std::size_t n = 3000;
 
-/// The arguments that a rank's calls borrow: dense values, or a stream of a tenth of them.
+/// The arguments that a rank's calls borrow: dense values, or a stream. The stream has a tenth of the values, other
+/// ones on each rank, or those of all ranks, so that a round is as large whoever takes part in it.
 struct arguments {
   std::vector<float> x = std::vector<float>(n);
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
 
-  explicit arguments(spar::rank_t rank) {
-    for (std::size_t i = static_cast<std::size_t>(rank); i < n; i += 10) {
+  arguments(spar::rank_t first, spar::rank_t count) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto rank = static_cast<spar::rank_t>(i % 10);
+      if (rank < first || rank >= first + count) continue;
       indices.push_back(static_cast<std::uint32_t>(i));
       values.push_back(1.0F);
     }
@@ -46,7 +49,8 @@ struct arguments {
 
 /// Makes calls in blocks. Rank 0 makes all calls of a block at once, `late` seconds after the others, so that all of
 /// its calls but the last hold their values back and results wait for rank 0. Compares the allocations before and after
-/// the last blocks.
+/// the last blocks. In the first blocks, streams have the values of all ranks: a rank that is late keeps several
+/// results at once, which must not be larger than those that it kept before.
 template <class Of, class Participation>
 struct blocks_of_calls {
   static constexpr int blocks = 16;
@@ -60,13 +64,14 @@ struct blocks_of_calls {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     auto reduce = spar::partial_allreduce<Of>(net, n, who);
-    arguments mine(net.rank());
+    arguments mine(net.rank(), 1);
+    arguments whole(0, net.size());
     for (int b = 0; b < blocks; ++b) {
       if (net.rank() == 0 && b == blocks / 2) *before = {upstream->allocations(), global_allocations()};
       if (net.rank() == 0 && b == blocks - 1) *after = {upstream->allocations(), global_allocations()};
       if (net.rank() == 0) co_await net.sleep(late);
       for (int c = 0; c < block; ++c) {
-        auto call = mine.start(reduce);
+        auto call = (b < blocks / 4 ? whole : mine).start(reduce);
         co_await std::move(call);
       }
       co_await net.sleep(1.0 * (b + 1) - net.now()); // all ranks begin the next block together
@@ -121,8 +126,9 @@ class meeting {
 /// Runs with progress threads, whose timing decides who takes part in a round and how many calls a rank makes between
 /// the ends of two rounds. The pool counts the requests between two such ends and grows with the largest count so far.
 /// So the warm-up first puts each rank through the most that a block can require: while another rank stalls in a round
-/// to which all contribute, the rank has made twice a block's calls since the last round, and makes one more. Then, in
-/// each block, one rank makes its calls after the others have made theirs.
+/// to which all contribute, the rank has made twice a block's calls since the last round, and makes one more. It does
+/// so with streams that have the values of all ranks, as a rank that is late keeps the results of several rounds at
+/// once. Then, in each block, one rank makes its calls after the others have made theirs.
 template <class Of, class Participation>
 void expect_none_with_threads(const Participation& who) {
   constexpr int ranks = 3;
@@ -136,16 +142,19 @@ void expect_none_with_threads(const Participation& who) {
   group.run([&](spar::threads& net) {
     const spar::progress_thread progress(net);
     auto reduce = spar::partial_allreduce<Of>(net, n, who);
-    arguments mine(net.rank());
+    arguments mine(net.rank(), 1);
+    arguments whole(0, ranks);
+    arguments* use = &whole;
     const auto calls = [&](int count) {
       for (int c = 0; c < count; ++c) {
-        auto call = mine.start(reduce);
+        auto call = use->start(reduce);
         call.wait();
       }
     };
     enum { leads, stalls, is_late };
-    for (int first = 0; first < ranks; ++first) {
-      const int role = (net.rank() - first + ranks) % ranks;
+    for (int first = 0; first < 2 * ranks; ++first) {
+      if (first == ranks) use = &mine;
+      const int role = (net.rank() + 2 * ranks - first) % ranks;
       for (const int next : {leads, stalls, is_late}) {
         if (role == next) calls(2 * block);
         meet.wait();
@@ -157,7 +166,7 @@ void expect_none_with_threads(const Participation& who) {
       } else {
         meet.wait();
         while (role == is_late && !reduce.progress()) std::this_thread::yield();
-        auto call = mine.start(reduce);
+        auto call = use->start(reduce);
         meet.wait();
         call.wait();
       }

@@ -33,7 +33,7 @@ constexpr bool has_zfp = false;
 
 /// After a new recording, name the commit whose headers were used.
 constexpr const char* header =
-    "# Bits and traffic of every system on fixed inputs, recorded from the headers of commit a107754 by the test\n"
+    "# Bits and traffic of every system on fixed inputs, recorded from the headers of commit e69a751 by the test\n"
     "# conformance.recorded itself, which compares what it computes with this file. To record anew, change the commit "
     "in\n"
     "# recorded_test.cpp and run conformance_recorded_test with SPAR_RECORD=FILE in the environment.\n"

@@ -58,7 +58,8 @@ class stream_codec : public testing::Test {
   template <damage Is>
   static void expect_found() {
     for (const mode where : free_modes) {
-      const auto mine = contributions<float, std::uint32_t>(pattern::random, 3, 90, 1, exact_value<float>);
+      const auto mine =
+          contributions<float, std::uint32_t>(pattern::random, 3, most_values<Algorithm>, 1, exact_value<float>);
       std::vector<int> corrupt(mine.size());
       try {
         run(where, 3, damaged_program<Algorithm, damaged<Is>>{&mine, &corrupt});

@@ -71,11 +71,11 @@ constexpr double k = static_cast<double>(entries);
 constexpr double entry = 8;
 constexpr double value = 4;
 
-inputs regular_inputs(spar::rank_t ranks, bool disjoint) {
+inputs regular_inputs(spar::rank_t ranks, bool disjoint, std::uint64_t first = entries) {
   inputs all(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < all.size(); ++r) {
     all[r].n = entries * spacing;
-    for (std::uint64_t e = 0; e < entries; ++e) {
+    for (std::uint64_t e = 0; e < first; ++e) {
       all[r].indices.push_back(static_cast<index>(e * spacing + (disjoint ? r : 0)));
       all[r].values.push_back(1);
     }
@@ -233,10 +233,27 @@ TEST(virtual_time, the_split_costs_a_message_time_for_each_peer) {
   }
 }
 
-TEST(virtual_time, sparcml_is_an_agreement_and_its_choice) {
-  for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 7, 8, 13}) { // all ranks leave the agreement at the same time
+TEST(virtual_time, sparcml_is_doubling_if_streams_are_short) {
+  constexpr std::uint64_t some = 50;
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 7, 8}) { // disjoint streams of eight ranks have 400 entries
     for (const bool disjoint : {false, true}) {
-      const double agreement = log2_ceil(ranks) * (alpha + 8 * beta + gamma_);
+      const inputs mine = regular_inputs(ranks, disjoint, some);
+      const double doubling = run_sim(ranks, stream_program<spar::recursive_doubling>{&mine}, network());
+      const double both = run_sim(ranks, stream_program<spar::sparcml>{&mine}, network());
+      const double numbers = (log2_of(ranks) + (power_of_two(ranks) ? 0 : 2)) * 8 * beta;
+      if (power_of_two(ranks)) {
+        EXPECT_DOUBLE_EQ(both, doubling + numbers) << ranks << ' ' << disjoint;
+      } else { // a rank may wait for a message that takes fewer hops
+        EXPECT_LE(both, doubling + numbers) << ranks << ' ' << disjoint;
+        EXPECT_GT(both, doubling) << ranks << ' ' << disjoint;
+      }
+    }
+  }
+}
+
+TEST(virtual_time, sparcml_is_an_agreement_and_its_choice_if_streams_are_long) {
+  for (const spar::rank_t ranks : {1, 2, 4, 8, 16}) { // all ranks leave the agreement at the same time
+    for (const bool disjoint : {false, true}) {
       spar::simulator engine{ranks, network()};
       double chosen = 0;
       switch (spar::choose_sparcml(engine.rank(0).network(), {ranks, n, k, 4, 4}, 4)) {
@@ -250,6 +267,7 @@ TEST(virtual_time, sparcml_is_an_agreement_and_its_choice) {
         chosen = seconds<spar::dsar_split>(ranks, disjoint);
         break;
       }
+      const double agreement = log2_of(ranks) * (alpha + 8 * beta);
       EXPECT_DOUBLE_EQ(seconds<spar::sparcml>(ranks, disjoint), agreement + chosen) << ranks << ' ' << disjoint;
     }
   }

@@ -62,13 +62,19 @@ TEST(physical_messages, of_sparse_streams) {
   EXPECT_EQ(reduce(513), (std::vector<int>{64, 2052, 2052}));
 }
 
-/// SparCML's ranks first agree on one number, whose type differs from that of the values.
-TEST(physical_messages, of_an_agreement_are_short) {
+/// A short stream travels in one message with the ranks' agreement on the largest number of entries. A long one follows
+/// an agreement without a stream.
+TEST(physical_messages, of_sparcml) {
   spar::mpi net{MPI_COMM_WORLD};
-  const std::vector<std::uint32_t> indices{1, 5};
-  const std::vector<float> values{1.0F, 2.0F};
-  const auto mine = spar::sparse_view(1'000'000, indices, values);
-  EXPECT_EQ(sent_by([&] { spar::allreduce(net, mine); }), (std::vector<int>{16 + 8, 64 + 16 + 16}));
+  const auto reduce = [&](std::size_t count) {
+    std::vector<std::uint32_t> indices(count);
+    std::iota(indices.begin(), indices.end(), 0U);
+    const std::vector<float> values(count, 1.0F);
+    return sent_by([&] { spar::allreduce(net, spar::sparse_view(1'000'000, indices, values)); });
+  };
+  EXPECT_EQ(reduce(2), (std::vector<int>{64 + 16 + 16 + 16}));
+  EXPECT_EQ(reduce(508), (std::vector<int>{64 + 2032 + 2032 + 16}));
+  EXPECT_EQ(reduce(513), (std::vector<int>{64 + 16, 64, 2052, 2052}));
 }
 
 /// The sender destroys its transport before the receiver receives: memory of messages that MPI has not sent yet must

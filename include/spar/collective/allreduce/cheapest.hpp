@@ -8,7 +8,7 @@
 #include <spar/collective/allreduce/recursive_doubling.hpp>
 #include <spar/collective/allreduce/ring.hpp>
 #include <spar/collective/allreduce/split_allgather.hpp>
-#include <spar/collective/basic/largest.hpp>
+#include <spar/collective/allreduce/sum_if_short.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -61,8 +61,9 @@ call_shape shape_of(const Codec& codec, const network_model& model, rank_t ranks
 } // namespace detail
 
 /// Runs the algorithm that the network model expects to be the fastest:
-/// - Streams: recursive doubling, SSAR or DSAR. All ranks make the same choice, because they first agree on the largest
-///   number of entries of any rank. A block codec encodes only the blocks of DSAR's second phase.
+/// - Streams: recursive doubling of coordinates while all streams are short (see sum_if_short). If a stream is not
+///   short, the ranks know the largest number of entries of any rank, and all choose the same of recursive doubling,
+///   SSAR and DSAR. A block codec encodes only the blocks of DSAR's second phase.
 /// - Streams with `storage::coded`, or another stream codec that states its `cost`: the same with or without the codec,
 ///   which is left out if the model expects coordinates to be at least as fast.
 /// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring. The ranks need not agree on anything
@@ -110,9 +111,12 @@ struct cheapest {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    std::uint64_t k = mine.count();
-    co_await find_largest(net.on_host().template with_element<std::uint64_t>(), k);
+    known_of_group known;
+    auto summing = sum_if_short(net, mine, known, op);
+    auto sum = co_await std::move(summing);
+    if (known.sum) co_return sum;
 
+    const std::uint64_t k = known.largest;
     const network_model model = model_of(net);
     const auto codec = storage::streams_of(store);
     constexpr bool may_leave_out = requires { codec.template cost<T>(); };

@@ -29,7 +29,8 @@ enum class wire_format : std::uint8_t {
   parts = 4,   ///< piece 0: where each stream ends (64 bits each); piece 1: all indices; piece 2: all values
   /// piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format per stream, or, in a
   /// `mixed_message`, numbers, with sets and values in piece 2
-  coded = 5
+  coded = 5,
+  absent = 6 ///< no stream, in place of a stream that the rank does not send (see sum_if_short)
 };
 
 /// The number of pieces of a payload.
@@ -122,6 +123,10 @@ constexpr std::size_t padded_bytes(const std::array<std::uint64_t, max_pieces>& 
   for (std::size_t i = 0; i < pieces; ++i) sum += padded_bytes(lengths[i]);
   return sum;
 }
+
+/// The size in bytes, with padding, of the largest payload of a short message, which transports send together with its
+/// header.
+inline constexpr std::size_t enclosed_bytes = 4096;
 
 /// The pieces of a payload, in memory of another object; unused pieces are empty.
 using payload_views = std::array<std::span<const std::byte>, max_pieces>;

@@ -14,10 +14,7 @@
 
 namespace spar {
 
-/// The size in bytes, with padding, of the largest payload that is sent in the same MPI message as its header. Padding
-/// rounds the size of each piece up to a multiple of 16 bytes.
-inline constexpr std::size_t enclosed_bytes = 4096;
-/// The size in bytes of the largest envelope.
+/// The size in bytes of the longest envelope.
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
 
 /// Whether the payload of the message with the header `h` is part of its envelope.
