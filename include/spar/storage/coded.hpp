@@ -65,7 +65,7 @@ struct coded {
     return n - n / (8 * sizeof(T));
   }
   /// The number of bytes that `encode` needs for any `count` entries: a byte for each 256 indices and each 256 values,
-  /// and up to 58 bytes more, than the entries take in memory.
+  /// and up to 66 bytes more, than the entries take in memory.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
     return count == 0 ? 0 : kernel::coded_indices_bound<Index>(count) + values_bound<T>(count);
