@@ -31,7 +31,7 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
                         {"ranks", number_of_ranks()},  {"parameters", first.gradient.size()},
                         {"epochs", chosen.epochs},     {"seeds", runs.size()},
                         {"steps", first.steps}};
-  double accuracy = 0, lowest = 1, highest = 0, bytes = 0, seconds = 0, xi = 0, fresh = 0;
+  double accuracy = 0, lowest = 1, highest = 0, bytes = 0, words = 0, seconds = 0, xi = 0, fresh = 0;
   std::uint64_t stale = 0;
   tally selected, summed; // over all seeds
   bool ranks_agree = true;
@@ -41,6 +41,7 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
     lowest = std::min(lowest, job->epochs.back().accuracy);
     highest = std::max(highest, job->epochs.back().accuracy);
     bytes += job->bytes / steps / n;
+    words += job->words / steps / n;
     seconds += job->seconds / steps / n;
     xi = std::max(xi, job->xi);
     fresh += job->fresh / steps / n;
@@ -58,6 +59,7 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   row["accuracy_min"] = lowest;
   row["accuracy_max"] = highest;
   row["bytes_per_step"] = bytes;
+  row["words_per_step"] = words;
   row["step_seconds"] = seconds;
   row["steps_per_second"] = 1 / seconds;
   row["fresh_mean"] = fresh;

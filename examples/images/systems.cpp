@@ -4,6 +4,7 @@
 
 #include "../ranks.hpp"
 
+#include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/system/eager_sgd.hpp>
@@ -60,9 +61,11 @@ struct by_feedback final : exchange {
 /// per value. With a few ranks that select 1 % each, SparCML itself would choose a sparse sum and quantise nothing.
 using sparcml_q4 = spar::quantised_sparcml<float, 4>;
 
-/// Ok-Topk whose messages carry indices as gaps, and values with 7 bits of mantissa, the precision of bfloat16.
-using ok_topk_coded =
-    spar::composition<spar::selector::threshold_reuse, spar::storage::coded<7>, spar::flat, spar::balanced_owners>;
+/// Ok-Topk whose messages carry indices as gaps, and values as differences, with `Mantissa` bits of the mantissa: all,
+/// or 7, the precision of bfloat16. By the schedule `pruned_owners`, ranks send only what can win.
+template <unsigned Mantissa, class Schedule = spar::balanced_owners>
+using coded_ok_topk = spar::error_feedback<
+    float, spar::composition<spar::selector::threshold_reuse, spar::storage::coded<Mantissa>, spar::flat, Schedule>>;
 
 /// eager-SGD: sums whole gradients without waiting for all ranks.
 template <spar::participation Participation>
@@ -109,7 +112,9 @@ constexpr std::array known_systems{
     known_system{"sparcml_q4", '@', top_k<sparcml_q4>},
     known_system{"gtopk", '@', top_k<spar::gtopk<float>>},
     known_system{"ok_topk", '@', top_k<spar::ok_topk<float>>},
-    known_system{"ok_topk+coded:bf16", '@', top_k<spar::error_feedback<float, ok_topk_coded>>},
+    known_system{"ok_topk+coded", '@', top_k<coded_ok_topk<52>>},
+    known_system{"ok_topk+coded:bf16", '@', top_k<coded_ok_topk<7>>},
+    known_system{"ok_topk+pruned", '@', top_k<coded_ok_topk<52, spar::pruned_owners>>},
     known_system{"eager_solo", 0, eager<spar::solo>},
     known_system{"eager_majority", 0, eager<spar::majority>},
     known_system{"quorum", ':', eager<spar::quorum>},

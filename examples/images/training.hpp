@@ -65,6 +65,7 @@ struct training {
   std::unique_ptr<exchange> by;
   std::size_t steps = 0;
   double seconds = 0, bytes = 0; // seconds of the slowest rank; bytes as mean over ranks
+  double words = 0;              // of 4 bytes, without headers, as mean over ranks
   double xi = 0;                 // largest value of xi so far (see `assumption`)
   tally selected, summed;        // numbers of entries that this rank selects, and of entries of the sum
   double fresh = 0;              // number of ranks whose current gradient was in a step, summed over all steps
@@ -185,6 +186,8 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
   const double P = number_of_ranks();
   const double unseen = job.by->bytes_unseen(static_cast<double>(job.gradient.size()), P);
   job.bytes += over_ranks(sent, MPI_SUM) / P + static_cast<double>(steps) * unseen;
+  job.words +=
+      (over_ranks(after.bytes_sent - before.bytes_sent, MPI_SUM) / P + static_cast<double>(steps) * unseen) / 4;
   job.seconds += over_ranks(seconds, MPI_MAX);
 }
 

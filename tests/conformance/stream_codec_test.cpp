@@ -89,6 +89,13 @@ TYPED_TEST(stream_codec, of_long_indices) {
   }
 }
 
+TYPED_TEST(stream_codec, of_rows) {
+  for (const spar::rank_t ranks : all_ranks) {
+    expect_bits_of_coordinates<spar::storage::coded<>, TypeParam, spar::row<float, 3>, std::uint32_t>(mode::sim, ranks);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TYPED_TEST(stream_codec, that_rounds_gives_all_ranks_the_same_and_loses_nothing_but_to_residuals) {
   for (const mode where : all_modes) {
     for (std::size_t i = 0; i < all_ranks.size(); ++i) {

@@ -18,8 +18,8 @@ from running import ROOT, expect, failures, flavour, on_ranks, program, run
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min accuracy_max bytes_per_step
-step_seconds steps_per_second fresh_mean stale_max xi_max selected_max selected_mean selected_deviation summed_max
-summed_mean summed_deviation ranks_agree history""".split()
+words_per_step step_seconds steps_per_second fresh_mean stale_max xi_max selected_max selected_mean selected_deviation
+summed_max summed_mean summed_deviation ranks_agree history""".split()
 PARAMETERS = (784 + 1) * 256 + (256 + 1) * 128 + (128 + 1) * 10
 
 
@@ -44,8 +44,8 @@ with tempfile.TemporaryDirectory() as directory:
 
     # Every system, through the script.
     few = "--limit 1000 --epochs 2 --batch 16".split()
-    every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded:bf16"]
-    every += ["ok_topk@0.02", "ok_topk+coded:bf16@0.02"]
+    every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded"]
+    every += ["ok_topk+coded:bf16", "ok_topk+pruned", "ok_topk@0.02", "ok_topk+coded:bf16@0.02"]
     script = [ROOT / "scripts/train_images", "--mpi", flavour]
     found = train(results, *few, "--systems", ",".join(every), "--seeds", "2", command=script)
     expect(list(found) == every, f"the systems are {list(found)}")
@@ -73,11 +73,16 @@ with tempfile.TemporaryDirectory() as directory:
     expect(sent["mpi"] == 4 * 2 * PARAMETERS * 3 / 4, f"MPI sends {sent['mpi']} bytes a step")
     expect(sent["mpi"] < sent["dense"] < 1.01 * sent["mpi"], f"dense sends {sent['dense']} bytes a step")
     expect(8 * 3 * k < sent["topka"] < 1.01 * 8 * 3 * k, f"topka sends {sent['topka']} bytes a step")
+    words = found["topka"]["words_per_step"]  # with the size of each stream
+    expect(words == 2 * 3 * (k + 1), f"topka sends {words} words a step")
     expect(8 * 1.5 * k < sent["gtopk"] < 1.01 * 8 * 1.5 * k, f"gtopk sends {sent['gtopk']} bytes a step")
     expect(sent["ok_topk"] < 1.1 * 8 * 6 / 2 * k, f"ok_topk sends {sent['ok_topk']} bytes a step")
     for density in ("", "@0.02"):
         share = sent["ok_topk+coded:bf16" + density] / sent["ok_topk" + density]
         expect(0.2 < share < 1 / 3, f"a step of ok_topk+coded:bf16{density} sends {share} of the bytes of ok_topk")
+    for exact in ("ok_topk+coded", "ok_topk+pruned"):
+        expect(sent[exact] < 2 / 3 * sent["ok_topk"], f"{exact} sends {sent[exact]} bytes a step")
+        expect(found[exact]["accuracy_mean"] == found["ok_topk"]["accuracy_mean"], f"{exact} learns something else")
     sums = {name: row["summed_max"] for name, row in found.items()}
     expect(k < sums["topka"] <= 4 * k and sums["gtopk"] == k and k <= sums["ok_topk"] <= 1.1 * k, f"sums have {sums}")
     draw = subprocess.run([ROOT / "tools/plot_training", results, "--out", plot], capture_output=True, text=True)

@@ -109,7 +109,7 @@ entries<T, Index> decoded(const std::vector<std::byte>& bytes, spar::index_range
 /// The most bytes of a coded stream of k entries (docs/reference/costs.md).
 template <class T, class Index>
 std::size_t most_bytes(std::size_t k) {
-  return k == 0 ? 0 : k * (sizeof(T) + sizeof(Index)) + 2 * ((k + 255) / 256) + 2 + sizeof(T);
+  return k == 0 ? 0 : k * (sizeof(T) + sizeof(Index)) + 2 * ((k + 255) / 256) + 2 + sizeof(T) + sizeof(Index);
 }
 
 template <class Codec, class T, class Index>
@@ -221,7 +221,7 @@ TYPED_TEST(coded_types, takes_hardly_more_than_coordinates_whatever_the_entries_
 }
 
 /// The most bytes of k indices over n as gaps (docs/reference/costs.md).
-double most_bytes_of_gaps(double n, double k) { return 1 + k / 8 * (std::log2(n / k) + 2.03) + 3 * std::ceil(k / 256); }
+double most_bytes_of_gaps(double n, double k) { return 5 + k / 8 * (std::log2(n / k) + 2.03) + 3 * std::ceil(k / 256); }
 
 /// Bits for each index.
 double index_bits(const std::vector<std::uint32_t>& indices) {
@@ -229,7 +229,7 @@ double index_bits(const std::vector<std::uint32_t>& indices) {
   const std::byte* const end =
       spar::kernel::encode_indices<std::uint32_t>(indices, 0, spar::kernel::coding::smallest, room.data());
   const auto k = static_cast<double>(indices.size()), bytes = static_cast<double>(end - room.data());
-  if (room[0] == std::byte{1}) { // gaps, not runs
+  if ((room[0] & std::byte{3}) == std::byte{1}) { // gaps, not runs
     EXPECT_LE(bytes, most_bytes_of_gaps(indices.back() + 1.0, k));
   }
   return 8 * bytes / k;
@@ -424,21 +424,22 @@ TEST(coded, finds_damaged_bytes) {
   }
 }
 
-/// Each value of each byte of the headers: the code of the indices, the number of runs, the base of the values, and the
-/// first byte of the first blocks.
+/// Each value of each byte of the headers: the code of the indices, the distance of the first one, the number of runs,
+/// the base of the values, and the first byte of the first blocks.
 template <class T, class Index>
 void damage_headers(int shape) {
   std::mt19937_64 random(11);
   entries<T, Index> s;
   s.indices = some_indices<Index>(shape, 300, 500, random);
   for (std::size_t e = 0; e < 300; ++e) s.values.push_back(static_cast<T>(random() % 1000));
-  s.range = {500, std::uint64_t{s.indices.back()} + 1};
+  s.range = {s.indices.front() - 77U, std::uint64_t{s.indices.back()} + 1};
   const auto bytes = encoded(coded<>{}, s);
   std::vector<std::byte> of_indices(spar::kernel::coded_indices_bound<Index>(300));
   const auto values_at = static_cast<std::size_t>(
-      spar::kernel::encode_indices<Index>(s.indices, 500, spar::kernel::coding::smallest, of_indices.data()) -
+      spar::kernel::encode_indices<Index>(s.indices, s.range.begin, spar::kernel::coding::smallest, of_indices.data()) -
       of_indices.data());
-  const bool runs = bytes[0] == std::byte{2};
+  const auto head = static_cast<unsigned>(bytes[0]);
+  const bool runs = (head & 3) == 2;
   ASSERT_EQ(runs, shape == 3);
   const auto is_accepted = [&](std::size_t at, unsigned value) {
     auto damaged = bytes;
@@ -450,14 +451,16 @@ void damage_headers(int shape) {
       return false;
     }
   };
-  const std::size_t first_block = runs ? 1 + sizeof(Index) : 1, base = values_at + 1,
-                    block_of_values = base + sizeof(T);
+  const std::size_t runs_at = 1 + (head >> 2), first_block = runs ? runs_at + sizeof(Index) : runs_at,
+                    base = values_at + 1, block_of_values = base + sizeof(T);
+  ASSERT_EQ(runs_at, 2U);
   for (unsigned value = 0; value < 256; ++value) {
     const bool every_byte = runs_all_cases() || value % 15 == 0;
-    if (value != 1 && value != 2) {
+    if (value != head && value != (head ^ 3)) {
       EXPECT_FALSE(is_accepted(0, value)) << value; // the code of the indices
     }
-    for (std::size_t at = 1; every_byte && at < first_block; ++at) { // the number of runs
+    EXPECT_EQ(is_accepted(1, value), value <= static_cast<unsigned>(bytes[1])) << value; // the distance
+    for (std::size_t at = runs_at; every_byte && at < first_block; ++at) {               // the number of runs
       EXPECT_EQ(is_accepted(at, value), value == static_cast<unsigned>(bytes[at])) << at << ", " << value;
     }
     EXPECT_EQ(is_accepted(values_at, value), value < 2) << value; // whether values count from the largest one

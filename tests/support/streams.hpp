@@ -58,11 +58,17 @@ inline std::ostream& operator<<(std::ostream& out, pattern p) {
   return out << names[static_cast<int>(p)];
 }
 
-/// Small integers, whose sums are exact in every type, also in half.
+/// Small integers, whose sums are exact in every type, also in half; a row of them if T is a row.
 template <class T>
 T exact_value(std::mt19937_64& random) {
   constexpr int choices[] = {-3, -2, -1, 1, 2, 3, 4};
-  return static_cast<T>(choices[random() % 7]);
+  if constexpr (spar::is_row<T>) {
+    T row;
+    for (auto& value : row.values) value = exact_value<spar::component_of<T>>(random);
+    return row;
+  } else {
+    return static_cast<T>(choices[random() % 7]);
+  }
 }
 /// Few factors of two, so that products over 13 ranks are exact in every type.
 template <class T>

@@ -116,6 +116,10 @@ struct pair {
       ASSERT_EQ(before.by.boundaries, after.by.boundaries);
       ASSERT_EQ(before.by.counts.received, after.by.counts.received);
       ASSERT_EQ(before.by.counts.sent, after.by.counts.sent);
+      if (!prunes) continue;
+      const spar::statistics& cost = pruned.costs[r]; // a rank sends what it has encoded once
+      ASSERT_EQ(cost.plain_bytes_sent - cost.bytes_sent, cost.coded_indices * sizeof(Index) - cost.coded_index_bytes +
+                                                             cost.coded_values * sizeof(T) - cost.coded_value_bytes);
     }
     const auto& did = today.reducers[0]->report().by;
     const auto& does = pruned.reducers[0]->report().by;

@@ -17,8 +17,8 @@ import tempfile
 KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
 header_bytes compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min
 seconds_max ratio_to_mpi alpha beta gamma_sparse
-gamma_dense gamma_coded bits_entry max_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime
-skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
+gamma_dense gamma_coded bits_index bits_value max_error error_bound correct input nnz_out_mean select_seconds epsilon
+tau tau_prime skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
 against_before machine words_bound phases memory""".split()
 
 program = sys.argv[1]
@@ -273,9 +273,15 @@ for (system, _), r in found.items():
     bounds = {"coded": (0.5, 0.58), "coded:fast": (0.52, 0.62), "coded:bf16": (0.25, 0.4), "pruned": (0.2, 0.6)}
     lowest, highest = bounds.get(system.partition("+")[2], (1, 1))
     expect(lowest <= part <= highest, f"{system} sends {part} of the words of coordinates")
-    bits = r["bits_entry"]
-    expect((bits is not None) == ("+coded" in system), f"{system} has {bits} bits an entry")
-    expect(bits is None or 62 * lowest <= bits <= 66 * highest, f"{system} sends {bits} bits an entry")
+    bits = r["bits_index"], r["bits_value"]
+    expect((None in bits) == ("+" not in system), f"{system} has {bits} bits for an index and for a value")
+    if None not in bits:
+        expect(5 < bits[0] < 15 and 5 < bits[1] < 27, f"{system} has {bits} bits for an index and for a value")
+# Two ranks send each index and each value once.
+r, = rows(*"--transport sim --count 100K --density 0.01 --systems rec_doubling+coded".split()).values()
+bits = 32 * r["words_sent_mean"] / r["nnz_in"]
+expect(abs(r["bits_index"] + r["bits_value"] - bits) < 1e-9, f"{r['bits_index']}, {r['bits_value']} of {bits} bits")
+expect(8.08 < r["bits_index"] < 8.5, f"{r['bits_index']} bits of a uniform index at density 1 %")
 fast = "--transport sim --bandwidth 100Gbit/s --compute 2ns --count 100K --density 0.01 --ranks 4 --systems"
 sent = {r["words_sent"] for r in rows(*fast.split(), "sparcml,sparcml+coded,sparcml+coded:fast").values()}
 expect(len(sent) == 1, f"on a fast network, where coding costs more than bytes, the three send {sent}")

@@ -180,6 +180,12 @@ def coded(system, pattern, ranks):
     return r["words_sent_mean"] / (2 * r["nnz_in"])
 
 
+def coded_in_training(system, ranks):
+    """The same of a training on Fashion-MNIST."""
+    r = only(raw.read_json("volume_images.json"), system=system, ranks=ranks)
+    return r["words_per_step"] / (2 * int(r["density"] * r["parameters"]))
+
+
 def least(pattern, ranks):
     return only(raw.read_json("volume_bound.json"), pattern=pattern, ranks=ranks)["bound"]
 
@@ -193,7 +199,19 @@ def to_other(system, other):
 def volume_coded():
     lines = [[f"`{p}`", *(f"{coded(system, p, 4):.2f} / {coded(system, p, 8):.2f}" for system in CODED),
               f"{least(p, 4):.2f} / {least(p, 8):.2f}"] for p in GRADIENTS]
+    lines.append(["Fashion-MNIST", *(f"{coded_in_training(system, 4):.2f} / {coded_in_training(system, 8):.2f}"
+                                     for system in CODED), ""])
     return table(["P = 4 / 8", *(f"`{system}`" for system in CODED), "bound"], lines)
+
+
+@value
+def volume_training_rest():
+    def rest(ranks):
+        r = only(raw.read_json("volume_images.json"), system="ok_topk", ranks=ranks)
+        entries = (r["selected_mean"] + r["summed_mean"]) * (ranks - 1) / ranks
+        return coded_in_training("ok_topk", ranks) - entries / int(r["density"] * r["parameters"])
+
+    return f"{rest(4):.2f} / {rest(8):.2f}"
 
 
 @value

@@ -41,7 +41,6 @@ void register_coded(Registry& all, const std::string& name, const compressed_nam
   if (its.algorithm == "sparcml") all.add_streams(name, compose(code, spar::cheapest{}));
   if (its.algorithm == "ssar_split") all.add_streams(name, compose(code, spar::ssar_split{}));
   if (its.algorithm == "rec_doubling") all.add_streams(name, compose(code, spar::recursive_doubling{}));
-  all.codes_streams();
   // No algorithm encodes a contribution more often than P + 2 times, each time with half a unit in the eighth place.
   const double encodings = all.topology().ranks() + 2;
   if constexpr (!Codec::exact) {

@@ -204,7 +204,6 @@ std::vector<row> rows_of(const std::vector<system_entry<T, Index>>& systems, std
     if (!systems[s].partial && !systems[s].is_mpi) r.bound_bytes = least_bytes(w, systems[s], r.measured);
     r.model_seconds = systems[s].model_seconds;
     r.plan_calls = systems[s].plan_calls;
-    r.entry_bits = systems[s].codes_streams ? 8 * (sizeof(T) + sizeof(Index)) : 0;
     if (sums && !is_balanced(systems[s], w)) {
       r.measured.error_bound = systems[s].relative_error * sums->largest() +
                                systems[s].value_error * w.ranks * static_cast<double>(largest_value);

@@ -39,10 +39,18 @@ double sent_mean(const row& r) {
          (r.work.ranks * static_cast<double>(r.measured.seconds.size()));
 }
 
-/// Whether the bits of an encoded entry are known.
-bool has_entry_bits(const row& r) { return r.measured.counted && r.entry_bits > 0 && r.measured.total.bytes_sent > 0; }
-/// Bits of payload for each entry that a rank sends, the mean over ranks and calls.
-double sent_entry_bits(const row& r) { return r.entry_bits / r.measured.total.compression_ratio(); }
+/// Bits in which stream codecs have encoded an index or a value, in the mean over ranks and calls; nothing if they have
+/// encoded none.
+std::optional<double> mean_bits(std::uint64_t bytes, std::uint64_t encoded) {
+  if (encoded == 0) return std::nullopt;
+  return 8 * static_cast<double>(bytes) / static_cast<double>(encoded);
+}
+std::optional<double> index_bits(const row& r) {
+  return mean_bits(r.measured.total.coded_index_bytes, r.measured.total.coded_indices);
+}
+std::optional<double> value_bits(const row& r) {
+  return mean_bits(r.measured.total.coded_value_bytes, r.measured.total.coded_values);
+}
 
 std::string correct_text(const row& r, const options& o) {
   if (!o.check) return "-";
@@ -175,8 +183,12 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
   }
   const std::string& to = rows.front().compared_to;
   const bool again = std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.against_before.has_value(); });
-  const bool coded = std::any_of(rows.begin(), rows.end(), has_entry_bits);
-  const auto bits_text = [&](const std::string& bits) { return coded ? fmt::format("{:>12}", bits) : ""; };
+  const bool coded = std::any_of(rows.begin(), rows.end(), [](const row& r) { return index_bits(r).has_value(); });
+  const auto bits_titles = [&] { return coded ? fmt::format("{:>12}{:>12}", "bits/index", "bits/value") : ""; };
+  const auto bits_text = [&](const row& r) {
+    const auto mean = [](std::optional<double> bits) { return bits ? fmt::format("{:.2f}", *bits) : "-"; };
+    return coded ? fmt::format("{:>12}{:>12}", mean(index_bits(r)), mean(value_bits(r))) : "";
+  };
   const auto memory_text = [&](const std::string& memory) { return o.on_device ? fmt::format("{:<8}", memory) : ""; };
   if (o.on_device) {
     fmt::format_to(
@@ -192,12 +204,12 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
       "median of the ratios, with its {:g} % interval{}{}\n",
       rows.front().measured.seconds.size(), o.warmup, to, 100 * confidence,
       again ? "; / before: the ratio to the earlier run" : "",
-      coded ? "\n# bits/entry: payload that a system with a stream codec sends for an entry" : "");
+      coded ? "\n# bits/index, bits/value: of the indices and values that a stream codec has encoded" : "");
   fmt::format_to(
       out, "{:<{}}{}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n", "system",
       name_width(rows), memory_text("memory"), "n", "density", "nnz_in", "nnz_out", "messages", "MB sent",
-      bits_text("bits/entry"), "x bound", "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)",
-      "verdict", again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
+      bits_titles(), "x bound", "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)", "verdict",
+      again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
@@ -210,9 +222,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
         out, "{:<{}}{}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{}{:>9}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
         r.system, name_width(rows), memory_text(r.memory), r.work.n, r.density, r.work.k, m.nnz_out,
         m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
-        m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-",
-        bits_text(has_entry_bits(r) ? fmt::format("{:.1f}", sent_entry_bits(r)) : "-"), bound_text(r),
-        bus_bandwidth(r) / 1e9, time_text(s.median),
+        m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-", bits_text(r),
+        bound_text(r), bus_bandwidth(r) / 1e9, time_text(s.median),
         fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.against_reference.ratio,
         ratio_width(to), itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
         again ? verdict_text(r.against_before) : "", correct_text(r, o));
@@ -306,7 +317,9 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["header_bytes"] = if_counted(m.largest.header_bytes_sent);
   x["compressions"] = if_counted(m.largest.compressions);
   x["decompressions"] = if_counted(m.largest.decompressions);
-  x["bits_entry"] = has_entry_bits(r) ? json(sent_entry_bits(r)) : json();
+  const auto if_coded = [](std::optional<double> bits) { return bits ? json(*bits) : json(); };
+  x["bits_index"] = if_coded(index_bits(r));
+  x["bits_value"] = if_coded(value_bits(r));
   x["codec_seconds"] = if_counted(spread_of(m.codec_seconds).median);
   const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
   x["root_link_bytes"] =

@@ -51,9 +51,13 @@ struct record {
 
 /// The integer counts of `spar::statistics`.
 inline constexpr std::array counts{
-    &spar::statistics::messages_sent,    &spar::statistics::messages_received, &spar::statistics::bytes_sent,
-    &spar::statistics::bytes_received,   &spar::statistics::header_bytes_sent, &spar::statistics::header_bytes_received,
-    &spar::statistics::plain_bytes_sent, &spar::statistics::compressions,      &spar::statistics::decompressions,
+    &spar::statistics::messages_sent,     &spar::statistics::messages_received,
+    &spar::statistics::bytes_sent,        &spar::statistics::bytes_received,
+    &spar::statistics::header_bytes_sent, &spar::statistics::header_bytes_received,
+    &spar::statistics::plain_bytes_sent,  &spar::statistics::compressions,
+    &spar::statistics::decompressions,    &spar::statistics::coded_indices,
+    &spar::statistics::coded_index_bytes, &spar::statistics::coded_values,
+    &spar::statistics::coded_value_bytes,
 };
 
 struct row {
@@ -66,7 +70,6 @@ struct row {
   std::optional<double> model_seconds; ///< expected time by the bandwidth and latency of the tree's links
   std::optional<spar::flex_plan::call_counts> plan_calls; ///< if the system has a plan
   double vector_bytes = 0;                                ///< size of a dense vector
-  int entry_bits = 0;                ///< bits of an entry in memory, if a stream codec encodes the entries; otherwise 0
   std::optional<double> bound_bytes; ///< least payload that a rank sends, the mean over ranks; see least_bytes
   bool is_mpi = false;               ///< whether the system is MPI_Allreduce
   bool compared_to_mpi = false;

@@ -105,7 +105,6 @@ struct system_entry {
   std::function<inner_system<T, Index>()> within{}; ///< the inner system for partial systems; may be empty
   double value_error = 0;                           ///< bound of |error| / the sum of all ranks' largest |value|
   bool same_bits = true;                            ///< whether all ranks get the same bits: false only for +p2p
-  bool codes_streams = false;                       ///< whether a stream codec encodes entries
   std::string_view memory = "host";                 ///< where the values are; see `device_memory`
 };
 
@@ -252,9 +251,6 @@ class registry : public registry_base<T, Index> {
     entries_.back().value_error = value_error;
     entries_.back().same_bits = same_bits;
   }
-
-  /// Declares that a stream codec encodes the entries of the last system added.
-  void codes_streams() { entries_.back().codes_streams = true; }
 
   /// Adds an algorithm that spar::error_feedback accepts, such as a composition with a selector. Each rank keeps a
   /// residual.

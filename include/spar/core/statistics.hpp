@@ -19,6 +19,10 @@ struct statistics {
   std::uint64_t plain_bytes_sent = 0;      ///< payload bytes that would be sent without encoding
   std::uint64_t compressions = 0;          ///< pieces encoded
   std::uint64_t decompressions = 0;        ///< pieces decoded
+  std::uint64_t coded_indices = 0;         ///< indices that `storage::coded`, or a similar codec, has encoded
+  std::uint64_t coded_index_bytes = 0;     ///< bytes of these encoded indices
+  std::uint64_t coded_values = 0;          ///< values that such a codec has encoded
+  std::uint64_t coded_value_bytes = 0;     ///< bytes of these encoded values
   double codec_seconds = 0;                ///< the part of `seconds` spent encoding and decoding
   double seconds = 0;                      ///< from the start of a call to its end; virtual time in the simulator
 
@@ -38,6 +42,10 @@ struct statistics {
     plain_bytes_sent += other.plain_bytes_sent;
     compressions += other.compressions;
     decompressions += other.decompressions;
+    coded_indices += other.coded_indices;
+    coded_index_bytes += other.coded_index_bytes;
+    coded_values += other.coded_values;
+    coded_value_bytes += other.coded_value_bytes;
     codec_seconds += other.codec_seconds;
     seconds += other.seconds;
     return *this;

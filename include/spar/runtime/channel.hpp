@@ -67,6 +67,16 @@ class channel {
     ++call_->cost.compressions;
     call_->cost.codec_seconds += seconds;
   }
+  /// Adds `count` indices, which a codec has encoded in `bytes` bytes, to the statistics of the call.
+  void note_coded_indices(std::size_t count, std::size_t bytes) const noexcept {
+    call_->cost.coded_indices += count;
+    call_->cost.coded_index_bytes += bytes;
+  }
+  /// Adds `count` values, which a codec has encoded in `bytes` bytes, to the statistics of the call.
+  void note_coded_values(std::size_t count, std::size_t bytes) const noexcept {
+    call_->cost.coded_values += count;
+    call_->cost.coded_value_bytes += bytes;
+  }
   /// Adds one piece, whose decoding took `seconds`, to the statistics of the call.
   void note_decompression(double seconds) const noexcept {
     ++call_->cost.decompressions;

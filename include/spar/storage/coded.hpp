@@ -65,18 +65,18 @@ struct coded {
     return n - n / (8 * sizeof(T));
   }
   /// The number of bytes that `encode` needs for any `count` entries: a byte for each 256 indices and each 256 values,
-  /// and up to 58 bytes more, than the entries take in memory.
+  /// and up to 66 bytes more, than the entries take in memory.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
     return count == 0 ? 0 : kernel::coded_indices_bound<Index>(count) + values_bound<T>(count);
   }
   /// Encodes `entries`, which lie in `range`, to `out`, and returns the number of bytes.
   template <element T, index_type Index>
-  std::size_t encode(coo_span<T, Index> entries, index_range range, std::span<std::byte> out) const noexcept {
+  coded_size encode(coo_span<T, Index> entries, index_range range, std::span<std::byte> out) const noexcept {
     const auto how = fast ? kernel::coding::fastest : kernel::coding::smallest;
-    std::byte* end = kernel::encode_indices(entries.indices, range.begin, how, out.data());
-    end = kernel::encode_values<dropped<component_of<T>>>(components(entries.values), how, end);
-    return static_cast<std::size_t>(end - out.data());
+    std::byte* const values = kernel::encode_indices(entries.indices, range.begin, how, out.data());
+    std::byte* const end = kernel::encode_values<dropped<component_of<T>>>(components(entries.values), how, values);
+    return {static_cast<std::size_t>(values - out.data()), static_cast<std::size_t>(end - values)};
   }
   /// Decodes the entries in the bytes `in` to `to`. Throws `corrupt_message` if the bytes do not contain exactly as
   /// many entries as `to` has room for, with indices that ascend within `range`.

@@ -27,6 +27,20 @@ struct entry_room {
   std::span<T> values;      ///< where the values are written
 };
 
+/// The number of bytes that a stream codec has written, of indices and of values. A codec that returns this size from
+/// `encode` has its indices and values counted apart in the statistics of a call.
+struct coded_size {
+  std::size_t indices = 0; ///< bytes of the indices
+  std::size_t values = 0;  ///< bytes of the values
+  /// The bytes of both.
+  constexpr operator std::size_t() const noexcept { return indices + values; }
+};
+
+namespace detail {
+template <class Size>
+concept encoded_size = std::same_as<Size, std::size_t> || std::same_as<Size, coded_size>;
+} // namespace detail
+
 /// An encoding of the entries of sparse streams in a variable number of bytes. Sender and receiver both know the index
 /// range of the entries, so a codec may encode each index relative to `range.begin`. Rejects a codec whose functions
 /// are not const, because a codec must not keep state between messages.
@@ -36,7 +50,7 @@ struct entry_room {
 ///   If the bound of an entry exceeds a dense value, a call whose sums stay sparse may need more memory than a call
 ///   with more entries whose sums turn dense.
 /// - `encode(entries, range, bytes)` writes the encoded entries to `bytes`, which has room for `bound` bytes, and
-///   returns the number of bytes written.
+///   returns the number of bytes written, a `std::size_t` or a `coded_size`.
 /// - `decode(bytes, range, to)` fills `to` with strictly ascending indices inside `range` and their values, or throws
 ///   `corrupt_message`. `bytes` may have any alignment, and contains what `encode` wrote, unless the message was
 ///   damaged. Even then, `to.indices.size() <= range.size()` holds. `decode` must never read beyond `bytes`.
@@ -61,7 +75,7 @@ concept stream_codec = part_for<Codec, slot::storage> &&
                          { codec.template entry_bits<T, Index>(n, n) } -> std::same_as<double>;
                          { codec.template delta<T, Index>(n) } -> std::same_as<std::uint64_t>;
                          { codec.template bound<T, Index>(range, std::size_t{}) } -> std::same_as<std::size_t>;
-                         { codec.encode(entries, range, bytes) } -> std::same_as<std::size_t>;
+                         { codec.encode(entries, range, bytes) } -> detail::encoded_size;
                          { codec.decode(came, range, to) } -> std::same_as<void>;
                          codec.options(each_option);
                        };

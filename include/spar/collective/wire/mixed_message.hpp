@@ -41,17 +41,21 @@ class mixed_message {
   template <transport Net, index_type Index>
   void add_set(channel<Net> net, std::span<const Index> indices, std::uint64_t first) {
     const double begin = net.net().now();
+    const std::byte* const set = end_;
     add(indices.size());
     end_ = kernel::encode_indices(indices, first, kernel::coding::smallest, end_);
     note(net, begin, indices.size());
+    net.note_coded_indices(indices.size(), static_cast<std::size_t>(end_ - set));
     plain_ += indices.size_bytes();
   }
   /// Adds values, whose number the receiver knows; `begin` must have made room for `coded_values_bound` bytes.
   template <transport Net, element T>
   void add_values(channel<Net> net, std::span<const T> values) {
     const double begin = net.net().now();
+    const std::byte* const first = end_;
     end_ = kernel::encode_values<0>(values, kernel::coding::smallest, end_);
     note(net, begin, values.size());
+    net.note_coded_values(values.size(), static_cast<std::size_t>(end_ - first));
     plain_ += values.size_bytes();
   }
 

@@ -50,10 +50,14 @@ payload encode_entries(channel<Net> net, const Codec& codec, coo_span<T, Index> 
   const std::size_t most = codec.template bound<T, Index>(range, entries.size());
   if (room.size() < most) room = buffer<std::byte>(net.memory(), most);
   const double begin = net.net().now();
-  const std::size_t bytes = codec.encode(entries, range, room.span());
+  const auto bytes = codec.encode(entries, range, room.span());
   spar::ensure(bytes <= most, "encode() of a stream codec wrote more bytes than bound() allows");
   compute_code<T>(net, codec, entries.size());
   net.note_compression(net.net().now() - begin);
+  if constexpr (requires { bytes.indices; }) {
+    net.note_coded_indices(entries.size(), bytes.indices);
+    net.note_coded_values(components(entries.values).size(), bytes.values);
+  }
   return {wire_format::coded,
           entries.size(),
           {std::as_const(room).span().first(bytes)},

@@ -181,7 +181,7 @@ class magnitude_range {
 /// An upper bound on the bytes of `count` encoded indices, and the room that `encode_indices` needs.
 template <index_type Index>
 constexpr std::size_t coded_indices_bound(std::size_t count) noexcept {
-  return 1 + 16 + rice_bound<Index>(count); // 16: for the number of runs and two short blocks
+  return 1 + sizeof(Index) + 16 + rice_bound<Index>(count); // 16: for the number of runs and two short blocks
 }
 /// An upper bound on the bytes of `count` encoded values, and the room that `encode_values` needs.
 template <element T>
@@ -318,19 +318,26 @@ inline bool runs_are_smaller(std::size_t runs, std::size_t count, std::uint64_t 
 
 } // namespace detail
 
-/// Encodes ascending indices, none below `first`. Returns the end of the encoded bytes. Layout: a byte, 1 for gaps or 2
-/// for runs, and the numbers of the gaps or runs.
+/// Encodes ascending indices, none below `first`. Returns the end of the encoded bytes. Layout: a byte, whose lowest
+/// two bits are 1 for gaps or 2 for runs, and whose other bits are the number of bytes of the next number; the distance
+/// of the lowest index from `first`, which may exceed all gaps, so that it is not one of their block; the numbers of
+/// the gaps or runs, which begin at the lowest index.
 template <index_type Index>
 std::byte* encode_indices(std::span<const Index> indices, std::uint64_t first, coding how, std::byte* out) {
   if (indices.empty()) return out;
   const std::size_t runs = detail::count_runs(indices);
-  const auto before = static_cast<Index>(first - 1);
-  if (detail::runs_are_smaller(runs, indices.size(), indices.back() - first + 1)) {
-    *out++ = static_cast<std::byte>(detail::index_code::runs);
-    return detail::encode_runs(indices, runs, before, how, out);
-  }
-  *out++ = static_cast<std::byte>(detail::index_code::gaps);
-  return detail::encode_gaps(indices, before, how, out);
+  const Index lowest = indices.front();
+  const auto code = detail::runs_are_smaller(runs, indices.size(), indices.back() - lowest + 1)
+                        ? detail::index_code::runs
+                        : detail::index_code::gaps;
+  const auto distance = static_cast<Index>(lowest - first);
+  const unsigned bytes = (static_cast<unsigned>(std::bit_width(distance)) + 7) / 8;
+  *out++ = static_cast<std::byte>(static_cast<unsigned>(code) | bytes << 2);
+  std::memcpy(out, &distance, sizeof distance);
+  out += bytes;
+  const auto before = static_cast<Index>(lowest - 1);
+  return code == detail::index_code::runs ? detail::encode_runs(indices, runs, before, how, out)
+                                          : detail::encode_gaps(indices, before, how, out);
 }
 
 /// Decodes indices of `range`. Returns the end of their encoding, or nullptr if the bytes from `in` to `end` do not
@@ -339,7 +346,15 @@ template <index_type Index>
 const std::byte* decode_indices(const std::byte* in, const std::byte* end, index_range range,
                                 std::span<Index> indices) {
   if (in == end || indices.empty()) return indices.empty() ? in : nullptr;
-  switch (static_cast<detail::index_code>(*in++)) {
+  const auto head = static_cast<unsigned>(*in++);
+  const std::size_t bytes = head >> 2;
+  Index distance{};
+  if (bytes > sizeof distance || bytes > static_cast<std::size_t>(end - in)) return nullptr;
+  std::memcpy(&distance, in, bytes);
+  if (distance >= range.size()) return nullptr;
+  range.begin += distance;
+  in += bytes;
+  switch (static_cast<detail::index_code>(head & 3)) {
   case detail::index_code::gaps:
     return detail::decode_gaps(in, end, range, indices);
   case detail::index_code::runs:
