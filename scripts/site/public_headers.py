@@ -56,6 +56,7 @@ INTERNAL = """
     cuda/recycled.hpp
     cuda/stream.hpp
     cuda/values/
+    runtime/arguments.hpp
     runtime/endpoint/
     runtime/messages/control_subscribers.hpp
     runtime/messages/control_text.hpp
