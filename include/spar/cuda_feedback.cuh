@@ -11,6 +11,7 @@
 #include <spar/cuda/feedback/entries.cuh>
 #include <spar/on_device.cuh>
 #include <spar/optimizer/saved_state.hpp>
+#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <concepts>

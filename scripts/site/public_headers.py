@@ -57,6 +57,7 @@ INTERNAL = """
     cuda/recycled.hpp
     cuda/stream.hpp
     cuda/values/
+    runtime/arguments.hpp
     runtime/endpoint/
     runtime/messages/control_subscribers.hpp
     runtime/messages/control_text.hpp

@@ -6,7 +6,9 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -17,8 +19,11 @@ struct transfer {
   std::unique_ptr<std::byte[]> host;
   void* device; // of a receive; null for a send
   std::size_t bytes;
+  std::size_t damaged = SIZE_MAX; // a byte of what is received, if it is damaged
 };
 std::vector<transfer> in_flight;
+int receives = 0, damaged_receive = 0, lost_receive = 0; // receives that have begun
+std::size_t damaged_byte = 0;
 
 using start = int (*)(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 int send(start begin, const void* from, int bytes, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
@@ -28,7 +33,7 @@ int send(start begin, const void* from, int bytes, int peer, int tag, MPI_Comm c
   cuda_double::copy(host.get(), from, size);
   ++mpi_double::sent;
   const int code = begin(host.get(), bytes, MPI_BYTE, peer, tag, comm, request);
-  in_flight.push_back({*request, std::move(host), nullptr, size});
+  in_flight.push_back({.request = *request, .host = std::move(host), .device = nullptr, .bytes = size});
   return code;
 }
 
@@ -37,6 +42,7 @@ void end(MPI_Request request) {
   std::erase_if(in_flight, [&](transfer& t) {
     if (t.request != request) return false;
     if (t.device == nullptr) return true;
+    if (t.damaged != SIZE_MAX) t.host[std::min(t.damaged, t.bytes - 1)] ^= std::byte{0x80};
     cuda_double::copy(t.device, t.host.get(), t.bytes);
     ++mpi_double::received;
     return true;
@@ -48,6 +54,12 @@ void end(MPI_Request request) {
 namespace mpi_double {
 bool takes_device_memory = true;
 int sent = 0, received = 0;
+
+void damage(int message, std::size_t at) {
+  damaged_receive = receives + message;
+  damaged_byte = at;
+}
+void lose(int message) { lost_receive = receives + message; }
 } // namespace mpi_double
 
 extern "C" {
@@ -63,8 +75,16 @@ int MPI_Issend(const void* from, int count, MPI_Datatype, int peer, int tag, MPI
 int MPI_Irecv(void* to, int count, MPI_Datatype, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
   if (!cuda_double::is_on_device(to)) return PMPI_Irecv(to, count, MPI_BYTE, peer, tag, comm, request);
   auto host = std::make_unique<std::byte[]>(static_cast<std::size_t>(count));
+  const bool damaged = ++receives == damaged_receive;
+  if (receives == lost_receive) { // the message arrives elsewhere, and the caller waits for one that nobody sends
+    static std::vector<std::unique_ptr<std::byte[]>> elsewhere;
+    PMPI_Irecv(elsewhere.emplace_back(std::move(host)).get(), count, MPI_BYTE, peer, tag, comm, request);
+    PMPI_Request_free(request);
+    return PMPI_Irecv(nullptr, 0, MPI_BYTE, 0, 0, MPI_COMM_SELF, request);
+  }
   const int code = PMPI_Irecv(host.get(), count, MPI_BYTE, peer, tag, comm, request);
-  in_flight.push_back({*request, std::move(host), to, static_cast<std::size_t>(count)});
+  in_flight.push_back(
+      {*request, std::move(host), to, static_cast<std::size_t>(count), damaged ? damaged_byte : SIZE_MAX});
   return code;
 }
 int MPI_Test(MPI_Request* request, int* ended, MPI_Status* status) {

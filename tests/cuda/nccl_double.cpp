@@ -25,7 +25,12 @@ struct operation {
   char* memory;
   std::size_t bytes;
   int peer;
+  std::size_t damaged = sound; // the damaged byte of what this receive gets
+  bool loses = false;          // whether this receive gets nothing
+  bool matched = false;
   bool done = false;
+
+  static constexpr std::size_t sound = SIZE_MAX;
 };
 struct group {
   ncclComm* comm = nullptr;
@@ -47,7 +52,8 @@ std::map<std::uint64_t, std::shared_ptr<clique>> joining;
 std::vector<ncclComm*> alive;
 
 thread_local nccl_double::counts done_here;
-thread_local std::uint64_t call_that_fails = 0, poll_that_fails = 0;
+thread_local std::uint64_t call_that_fails = 0, poll_that_fails = 0, damaged_receive = 0, lost_receive = 0;
+thread_local std::size_t damaged_byte = 0;
 thread_local std::shared_ptr<group> open_group;
 thread_local std::string last_error;
 
@@ -96,8 +102,17 @@ void transfer(operation& one, operation& other) {
     die("a send and its receive have " + std::to_string(one.bytes) + " and " + std::to_string(other.bytes) + " bytes");
   operation& from = one.sends ? one : other;
   operation& to = one.sends ? other : one;
-  cuda_double::copy(to.memory, from.memory, from.bytes);
-  one.done = other.done = true;
+  if (!to.loses) cuda_double::copy(to.memory, from.memory, from.bytes);
+  if (to.damaged != operation::sound && to.bytes > 0) {
+    char byte = 0;
+    char* const place = to.memory + std::min(to.damaged, to.bytes - 1);
+    cuda_double::copy(&byte, place, 1);
+    byte = static_cast<char>(byte ^ 0x80);
+    cuda_double::copy(place, &byte, 1);
+  }
+  one.matched = other.matched = true;
+  from.done = true;
+  to.done = !to.loses;
 }
 /// Matches operations of a group that is the next work of its stream. Returns whether all have ended.
 bool match(group& g) {
@@ -106,9 +121,9 @@ bool match(group& g) {
   bool all = true;
   for (operation& o : g.operations) {
     const ncclComm* const peer = g.comm->all->ranks[static_cast<std::size_t>(o.peer)];
-    if (!o.done && peer != nullptr && peer->next != nullptr) {
+    if (!o.matched && peer != nullptr && peer->next != nullptr) {
       for (operation& p : peer->next->operations) {
-        if (p.done || p.peer != g.comm->rank || p.sends == o.sends) continue;
+        if (p.matched || p.peer != g.comm->rank || p.sends == o.sends) continue;
         transfer(o, p);
         break;
       }
@@ -137,6 +152,8 @@ ncclResult_t add(operation o, ncclComm* comm, cudaStream_t stream) {
     return result;
   }
   ++(o.sends ? done_here.sends : done_here.receives);
+  if (!o.sends && done_here.receives == damaged_receive) o.damaged = damaged_byte;
+  o.loses = !o.sends && done_here.receives == lost_receive;
   if (o.sends) done_here.bytes_sent += o.bytes;
   open_group->operations.push_back(o);
   return random_progress() % 2 == 0 ? ncclSuccess : ncclInProgress;
@@ -160,6 +177,11 @@ void reset(std::uint64_t seed) {
 }
 void fail_at(std::uint64_t call) { call_that_fails = done_here.calls + call; }
 void fail_later_at(std::uint64_t poll) { poll_that_fails = done_here.polls + poll; }
+void damage(std::uint64_t transfer, std::size_t at) {
+  damaged_receive = done_here.receives + transfer;
+  damaged_byte = at;
+}
+void lose(std::uint64_t transfer) { lost_receive = done_here.receives + transfer; }
 void refuse(bool on) {
   const auto lock = cuda_double::lock();
   refused = on;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Controls of a test double of NCCL, whose groups are work in the streams of the double of the CUDA runtime. A group
-// ends once each of its operations has met its match in a group that is the next work of the peer's stream, as on a
-// device. Calls end later at random. Sends and receives of different sizes, and calls that are not allowed, end the
-// program.
+// Controls of two test doubles of NCCL: nccl_double.cpp for ranks that are threads, and nccl_mpi_double.cpp, without
+// `refuse`, for the processes of MPI. Groups are work in the streams of the double of the CUDA runtime. A group ends
+// once each of its operations has met its match in a group that is the next work of the peer's stream, as on a device.
+// Calls end later, among threads at random. Sends and receives of different sizes, and calls that are not allowed, end
+// the program.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,11 @@ void reset(std::uint64_t seed);
 void fail_at(std::uint64_t call);
 /// From this thread's poll with this number on, from 1, polls report that a transfer has failed.
 void fail_later_at(std::uint64_t poll);
+/// The transfer with this number, from 1, of those that this thread receives arrives with a flipped bit: the highest
+/// one of the byte `at`, or of its last byte if there are fewer.
+void damage(std::uint64_t transfer, std::size_t at);
+/// The transfer with this number, from 1, of those that this thread receives does not arrive.
+void lose(std::uint64_t transfer);
 /// Whether NCCL refuses to create communicators because several ranks use one GPU.
 void refuse(bool on);
 
@@ -36,5 +42,7 @@ struct counts {
 counts of_this_thread();
 /// The number of communicators that are neither destroyed nor aborted, of all threads.
 std::size_t communicators();
+/// Only for processes of MPI, all together: receives the messages of aborted communicators, so that MPI can end.
+void receive_what_is_left();
 
 } // namespace nccl_double

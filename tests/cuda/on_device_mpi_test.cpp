@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allreduces on device memory over MPI, also one whose library takes pointers to device memory, and over NCCL and MPI,
 // on doubles: see mpi_double.cpp and nccl_mpi_double.cpp.
+#include "accidents.hpp"
 #include "mpi_double.hpp"
-#include "places.hpp"
+#include "refusals.hpp"
 #include "support/failures.hpp"
 
 #include <spar/mpi.hpp>
 #include <spar/on_device.cuh>
+#include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
@@ -171,38 +173,178 @@ TEST_F(device_failures_over_mpi, let_values_be_freed) {
   spar_test::values_may_be_freed_once_their_call_has_failed<by_mpi>();
 }
 
-/// Each call of the runtime fails once, on one rank; later only some.
-TEST_F(device_failures_over_mpi, end_on_all_ranks_if_cuda_fails) {
+/// Runs `program(net, x, no_more_failures)` with a failure that `plan(number)` plans on one rank, another one each
+/// time, for each number and later only for some, until `count()`, which counts the places of failures on this rank,
+/// says that none is left. Checks that all ranks end in an error with the `text`, unless CUDA failed where spar waits
+/// instead, and returns how often they did.
+template <class Program>
+int fail_everywhere(const std::string& text, void (*plan)(std::uint64_t), std::uint64_t (*count)(), Program program) {
   spar::mpi world(MPI_COMM_WORLD);
-  int failures = 0, any = 1;
-  for (std::uint64_t at = 1; any != 0; at += 1 + at / 10, ++failures) {
-    SCOPED_TRACE(testing::Message() << "call " << at);
+  int failures = 0, any[] = {1, 0}; // whether a rank has reached the place, and whether one has failed
+  for (std::uint64_t at = 1; any[0] != 0; at += 1 + at / 10) {
+    SCOPED_TRACE(testing::Message() << "number " << at);
     cuda_double::reset(at);
-    spar::mpi net = world.split(0, world.rank());
-    net.set_deadline(20);
+    nccl_double::reset(at);
     std::string error = "no error";
+    bool reached = false;
     {
+      spar::mpi net = world.split(0, world.rank());
+      net.set_deadline(20);
+      const bool fails = world.rank() == static_cast<spar::rank_t>(at) % world.size();
       const device_array<float> x(values_of(net.rank(), 4000));
+      const std::uint64_t before = count();
+      if (fails) plan(at);
+      const auto look = [&] { reached = reached || (fails && count() - before >= at); };
       try {
-        if (net.rank() == 0) cuda_double::fail_at(at);
-        spar::on_device gpu(net);
-        spar::allreduce(gpu, spar::device_span(x.data(), 4000), spar::compose(spar::storage::half{}, spar::ring{}));
-        spar::allreduce(gpu, spar::device_span(x.data(), 4000), spar::recursive_doubling{});
-        cuda_double::fail_at(1U << 30);
-        float all_have_ended = 1; // finds a late failure
-        spar::allreduce(net, std::span(&all_have_ended, 1), spar::recursive_doubling{});
+        program(net, spar::device_span(x.data(), 4000), [&] {
+          look();
+          cuda_double::fail_at(1U << 30);
+          nccl_double::reset(at);
+        });
       } catch (const std::exception& e) {
         error = e.what();
+        look();
       }
       cuda_double::fail_at(1U << 30);
+      nccl_double::receive_what_is_left(); // also a barrier, as in by_mpi
     }
-    const int failed = error != "no error" ? 1 : 0;
-    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD); // also a barrier, as in by_mpi
-    EXPECT_EQ(failed, any) << error;
-    EXPECT_EQ(error.find("failed: cudaErrorUnknown, a planned error") != std::string::npos, any != 0) << error;
+    const int own[] = {reached ? 1 : 0, error != "no error" ? 1 : 0};
+    MPI_Allreduce(own, any, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    EXPECT_EQ(own[1], any[1]) << error;
+    EXPECT_EQ(error.find(text) != std::string::npos, any[1] != 0) << error;
+    EXPECT_LE(any[1], any[0]) << error;
+    failures += any[1];
   }
+  return failures;
+}
+/// Two calls; `no_more_failures()` is called before a last one on the host, which finds a late failure.
+template <class Net, class Done>
+void make_calls(Net& net, spar::device_span<float> x, Done no_more_failures) {
+  spar::on_device gpu(net);
+  spar::allreduce(gpu, x, spar::compose(spar::storage::half{}, spar::ring{}));
+  spar::allreduce(gpu, x, spar::compose(spar::selector::exact_topk{.k = 1500}, spar::recursive_doubling{}));
+  no_more_failures();
+  float all_have_ended = 1;
+  spar::allreduce(net, std::span(&all_have_ended, 1), spar::recursive_doubling{});
+}
+
+constexpr char by_cuda[] = "failed: cudaErrorUnknown, a planned error";
+
+TEST_F(device_failures_over_mpi, end_on_all_ranks_if_cuda_fails) {
+  const int failures = fail_everywhere(by_cuda, &cuda_double::fail_at, &cuda_double::calls,
+                                       [](spar::mpi& net, auto x, auto done) { make_calls(net, x, done); });
   EXPECT_GE(failures, 10);
-  EXPECT_EQ(mpi_double::sent > 0, world.size() > 1);
+  EXPECT_EQ(mpi_double::sent > 0, spar::mpi(MPI_COMM_WORLD).size() > 1);
+}
+
+// --- accidents of messages ---
+
+/// Runs `make_two_calls(...)` by `run(what, message)`, on all ranks, for each message that rank 1 receives in the first
+/// call, and checks the ends. `means(message)` is what the accident means for this message.
+template <class Run, class Means>
+void expect_right_end(spar_test::accident what, bool checksums, Run run, Means means) {
+  const auto all_ranks = [&](spar_test::accident happens, std::uint64_t message) {
+    const spar_test::two_ends own = run(happens, message);
+    std::uint64_t mine[] = {static_cast<std::uint64_t>(own.first.how), static_cast<std::uint64_t>(own.second.how),
+                            own.received};
+    int rank = 0, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    std::vector<std::uint64_t> numbers(3 * static_cast<std::size_t>(size));
+    MPI_Allgather(mine, 3, MPI_UINT64_T, numbers.data(), 3, MPI_UINT64_T, MPI_COMM_WORLD);
+    std::vector<spar_test::two_ends> ends(static_cast<std::size_t>(size));
+    for (std::size_t r = 0; r < ends.size(); ++r) {
+      ends[r].first.how = static_cast<spar_test::ending>(numbers[3 * r]);
+      ends[r].second.how = static_cast<spar_test::ending>(numbers[3 * r + 1]);
+      ends[r].received = numbers[3 * r + 2];
+    }
+    ends[static_cast<std::size_t>(rank)] = own;
+    return ends;
+  };
+  on_host::put = cuda_double::put;
+  const auto clean = all_ranks(spar_test::accident::none, 1);
+  spar_test::judge_accident(spar_test::accident::none, checksums, clean, clean);
+  EXPECT_GE(clean[1].received, 1U);
+  for (std::uint64_t message = 1; message <= clean[1].received; ++message) {
+    SCOPED_TRACE(testing::Message() << "accident " << static_cast<int>(what) << ", message " << message);
+    const auto ends = all_ranks(what, message);
+    spar_test::judge_accident(means(message), checksums, ends, clean);
+  }
+  on_host::put = nullptr;
+  EXPECT_EQ(cuda_double::device_allocations(), 0U);
+  EXPECT_EQ(cuda_double::pinned_bytes(), 0U);
+}
+
+using spar_test::accident;
+
+/// Messages in device memory, which the MPI library damages or loses.
+template <class Algorithm, class Means>
+void expect_right_end_over_mpi(const Algorithm& by, accident what, Means means) {
+  mpi_double::takes_device_memory = true;
+  const auto run = [&](accident happens, std::uint64_t message) {
+    cuda_double::reset(message);
+    spar_test::two_ends ends;
+    {
+      spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = 6000});
+      net.set_deadline(happens == accident::lost ? 0.3 : 20);
+      const auto happen = [&] {
+        if (happens == accident::lost)
+          mpi_double::lose(static_cast<int>(message));
+        else if (happens != accident::none)
+          mpi_double::damage(static_cast<int>(message), spar_test::damaged_byte);
+      };
+      mpi_double::received = 0;
+      ends = spar_test::make_two_calls(net, 12'000, by, happen, [] { return mpi_double::received; });
+      MPI_Barrier(MPI_COMM_WORLD); // as in by_mpi
+    }
+    return ends;
+  };
+  expect_right_end(what, false, run, means);
+}
+
+int ranks_of_world() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+const auto entries = spar::compose(spar::selector::exact_topk{.k = 1200}, spar::recursive_doubling{});
+
+TEST(device_accidents_over_mpi, of_indices_are_found_on_the_device) {
+  if (ranks_of_world() < 2) return;
+  expect_right_end_over_mpi(entries, accident::entry,
+                            [](std::uint64_t message) { return message % 2 == 1 ? accident::entry : accident::value; });
+}
+TEST(device_accidents_over_mpi, of_values_go_unnoticed_without_checksums) {
+  if (ranks_of_world() < 2) return;
+  expect_right_end_over_mpi(spar::ring{}, accident::value, [](std::uint64_t) { return accident::value; });
+}
+TEST(device_accidents_over_mpi, that_lose_a_message_end_in_a_timeout) {
+  if (ranks_of_world() < 2) return;
+  expect_right_end_over_mpi(spar::ring{}, accident::lost, [](std::uint64_t) { return accident::lost; });
+  expect_right_end_over_mpi(entries, accident::lost, [](std::uint64_t) { return accident::lost; });
+}
+
+/// With checksums, payloads travel through the host.
+TEST(device_accidents_over_mpi, of_values_are_found_with_checksums) {
+  if (ranks_of_world() < 2) return;
+  const auto run = [](accident happens, std::uint64_t message) {
+    cuda_double::reset(message);
+    spar_test::two_ends ends;
+    {
+      spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = 6000});
+      std::vector<spar::fault> plan;
+      if (happens != accident::none && net.rank() == 1)
+        plan = {{.what = spar::fault::kind::corrupt_payload, .message = message - 1, .bit = 31}};
+      spar::faulty<spar::mpi> bad(net, plan);
+      bad.set_deadline(20);
+      bad.set_checksums(true);
+      ends = spar_test::make_two_calls(bad, 12'000, spar::ring{}, [] {}, [&] { return bad.received(); });
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+    return ends;
+  };
+  expect_right_end(accident::value, true, run, [](std::uint64_t) { return accident::value; });
 }
 
 // --- staged, and NCCL ---
@@ -229,6 +371,14 @@ TEST(staged_over_mpi, has_the_bits_and_the_messages_of_the_host) {
     compare_staged(n, spar::compose(spar::selector::exact_topk{.density = 0.1}, spar::recursive_doubling{}));
   }
   EXPECT_EQ(mpi_double::sent + mpi_double::received, 0); // no pointer to device memory reaches MPI
+}
+
+TEST(staged_over_mpi, lets_calls_on_the_host_refuse_device_memory) {
+  spar::mpi world(MPI_COMM_WORLD);
+  const spar::staged gpu(world);
+  auto reduce = spar::with_error_feedback<float>(entries);
+  auto solo = spar::partial_allreduce<float>(world, 3000, spar::solo{}, spar::ring{});
+  spar_test::refuses_device_memory(world, reduce, solo);
 }
 
 /// Calls on host memory and on device memory, of which all are in flight, and which ranks end in different orders.
@@ -264,6 +414,62 @@ TEST(nccl_over_mpi, has_the_bits_of_mpi) {
     EXPECT_EQ(y.read(work), sparse);
   }
   on_host::put = nullptr;
+}
+
+TEST_F(device_failures_over_mpi, end_on_all_ranks_if_nccl_fails) {
+  const auto calls = [](spar::mpi& control, auto x, auto done) {
+    spar::nccl net(control, {.eager_bytes = 1000});
+    make_calls(net, x, done);
+  };
+  using nccl_double::of_this_thread;
+  const int least = ranks_of_world() > 1 ? 15 : 2;
+  EXPECT_GE(
+      fail_everywhere(
+          " failed: a planned error of NCCL", &nccl_double::fail_at, +[] { return of_this_thread().calls; }, calls),
+      least);
+  EXPECT_GE(fail_everywhere(
+                " failed: a planned error of a transfer", &nccl_double::fail_later_at,
+                +[] { return of_this_thread().polls; }, calls),
+            least);
+  EXPECT_GE(fail_everywhere(by_cuda, &cuda_double::fail_at, &cuda_double::calls, calls), least);
+  EXPECT_EQ(nccl_double::communicators(), 0U);
+  EXPECT_EQ(of_this_thread().aborts + of_this_thread().destroys, of_this_thread().joins);
+}
+
+/// Transfers that NCCL damages or loses.
+template <class Algorithm>
+void expect_right_end_over_nccl(const Algorithm& by, accident what, bool checksums) {
+  const auto run = [&](accident happens, std::uint64_t transfer) {
+    cuda_double::reset(transfer);
+    nccl_double::reset(transfer);
+    spar_test::two_ends ends;
+    spar::mpi control(MPI_COMM_WORLD);
+    {
+      spar::nccl net(control, {.eager_bytes = 0});
+      net.set_deadline(happens == accident::lost ? 0.3 : 20);
+      net.set_checksums(checksums);
+      const auto happen = [&] {
+        if (happens == accident::lost)
+          nccl_double::lose(transfer);
+        else if (happens != accident::none)
+          nccl_double::damage(transfer, spar_test::damaged_byte);
+      };
+      ends = spar_test::make_two_calls(net, 12'000, by, happen, [] { return nccl_double::of_this_thread().receives; });
+    }
+    nccl_double::receive_what_is_left(); // also a barrier, as in by_mpi
+    return ends;
+  };
+  expect_right_end(what, checksums, run, [&](std::uint64_t) { return what; });
+  EXPECT_EQ(nccl_double::communicators(), 0U);
+}
+
+TEST(device_accidents_over_nccl_and_mpi, end_as_among_threads) {
+  if (ranks_of_world() < 2) return;
+  expect_right_end_over_nccl(entries, accident::entry, false);
+  expect_right_end_over_nccl(spar::ring{}, accident::value, false);
+  expect_right_end_over_nccl(spar::ring{}, accident::value, true);
+  expect_right_end_over_nccl(spar::ring{}, accident::lost, false);
+  expect_right_end_over_nccl(entries, accident::lost, true);
 }
 
 } // namespace

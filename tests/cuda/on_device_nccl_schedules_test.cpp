@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <list>
 #include <numeric>
 #include <optional>
@@ -216,11 +217,14 @@ std::vector<outcome> run_schedules(way messages, rank_t ranks, std::uint64_t see
 class schedules_by : public on_device_nccl, public testing::WithParamInterface<way> {};
 INSTANTIATE_TEST_SUITE_P(each_way, schedules_by, testing::Values(way::by_nccl, way::lent, way::through_the_host));
 
-/// Ten schedules on each communicator: with SPAR_FULL 2000 over NCCL and 1000 for each other way, otherwise 60.
+/// Ten schedules on each communicator: with SPAR_FULL 2000 over NCCL and 1000 for each other way, otherwise 60, with
+/// sanitizers 40; or the number in SPAR_SCHEDULES.
 TEST_P(schedules_by, mix_host_and_device_in_every_schedule) {
   constexpr std::uint64_t on_one_communicator = 10;
   const bool by_nccl = GetParam() == way::by_nccl;
-  const std::uint64_t communicators = spar_test::is_shortened ? 4 : !spar_test::is_full() ? 6 : by_nccl ? 200 : 100;
+  const std::uint64_t few = spar_test::is_shortened ? 4 : !spar_test::is_full() ? 6 : by_nccl ? 200 : 100;
+  const std::uint64_t communicators =
+      std::getenv("SPAR_SCHEDULES") != nullptr ? spar_test::schedules() / on_one_communicator : few;
   std::uint64_t nccl_bytes = 0;
   for (std::uint64_t seed = 1; seed <= communicators && !HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls on device memory with arguments of the host, or of another device: each is refused before anything is sent.
+// Calls on device memory with arguments of the host, or of another device, and calls on host memory with arguments on a
+// device: each is refused before anything is sent.
 #pragma once
 
 #include "runtime_double.hpp"
 
 #include <spar/core/error.hpp>
 #include <spar/cuda/device_span.hpp>
+#include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <functional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -58,6 +64,43 @@ void refuses_other_devices(spar::rank_t ranks, const std::string& owner, Call ca
   }
   call(spar::device_span(x.data(), 10, own));
   EXPECT_EQ(x.read(own), std::vector<float>(10, static_cast<float>(ranks)));
+}
+
+/// The end of the error of a call on host memory whose arguments are in memory of device 0.
+inline constexpr char on_device_0[] =
+    " of the call are in memory of device 0; expected host memory, or a spar::device_span and a spar::on_device or "
+    "spar::staged that was constructed from the communicator";
+
+/// Makes calls on host memory of `net`, whose program uses CUDA, with the values or the indices in device memory:
+/// allreduces, and calls of `reduce`, an error feedback, and of `solo`, a partial allreduce of 3000 floats. Then makes
+/// calls that must work. Called by all ranks.
+template <class Net, class Feedback, class Partial>
+void refuses_device_memory(Net& net, Feedback& reduce, Partial& solo) {
+  constexpr std::size_t n = 3000;
+  const cuda_double::device_array<float> floats(std::vector<float>(n, 1));
+  const cuda_double::device_array<std::uint32_t> numbers({5, 9});
+  const std::span<float> there(floats.data(), n);
+  std::vector<float> x(n, 1);
+  const std::vector<float> two{1, 1};
+  using view = spar::stream_view<float>;
+  const auto dense = spar::dense_view(std::span<const float>(there));
+  const auto indices = view::sparse(n, std::span<const std::uint32_t>(numbers.data(), 2), std::span(two));
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"the 3000 values of span 1", [&] { spar::allreduce(net, there, spar::ring{}); }},
+      {"the 3000 values of span 1", [&] { spar::allreduce(net, there, x, spar::ring{}); }},
+      {"the 3000 values of span 2", [&] { spar::allreduce(net, x, there, spar::ring{}); }},
+      {"the 3000 values of span 1", [&] { spar::allreduce(net, spar::named{"a"}, there, spar::ring{}); }},
+      {"the 3000 values of stream 1", [&] { (void)spar::allreduce(net, dense, spar::recursive_doubling{}); }},
+      {"the 2 indices of stream 1", [&] { (void)spar::allreduce(net, indices, spar::recursive_doubling{}); }},
+      {"the 3000 values of span 1", [&] { reduce(net, there); }},
+      {"the 3000 values of span 1", [&] { solo(there); }}};
+  const auto sent = net.statistics().messages_sent;
+  for (const auto& [what, call] : calls) EXPECT_EQ(refusal_of(call), std::string(what) + on_device_0);
+  EXPECT_FALSE(net.dead());
+  EXPECT_EQ(net.statistics().messages_sent, sent);
+  spar::allreduce(net, std::span(x), spar::ring{});
+  EXPECT_EQ(x, std::vector<float>(n, static_cast<float>(net.size())));
+  solo.drain(x);
 }
 
 } // namespace spar_test

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <utility>
 
 struct CUstream_st {
@@ -49,6 +50,7 @@ thread_local std::vector<int> peers; // devices whose memory the device of this 
 thread_local int own_device = 0, device_of_memory = -1;
 thread_local std::uint64_t calls_made = 0, call_that_fails = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local const char* failed = "";
 
 CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
 
@@ -100,9 +102,10 @@ void go_on() {
   }
 }
 /// Counts a call; returns the error with which it must fail, or cudaSuccess.
-cudaError_t begin_call() {
+cudaError_t begin_call(const char* by = __builtin_FUNCTION()) {
   advance();
   if (++calls_made != call_that_fails) return cudaSuccess;
+  failed = by;
   return last_error = cudaErrorUnknown;
 }
 bool is_within(const std::map<char*, std::size_t>& memory, const void* p, std::size_t bytes) {
@@ -124,6 +127,7 @@ void reset(std::uint64_t seed) {
 }
 void fail_at(std::uint64_t call) { call_that_fails = calls_made + call; }
 std::uint64_t calls() { return calls_made; }
+std::string failed_call() { return failed; }
 void hold(bool on) {
   const std::lock_guard lock(all);
   held = on;

@@ -12,6 +12,7 @@
 #include <functional>
 #include <mutex>
 #include <new>
+#include <string>
 #include <vector>
 
 namespace cuda_double {
@@ -22,6 +23,8 @@ void reset(std::uint64_t seed);
 void fail_at(std::uint64_t call);
 /// The number of calls of this thread that could have failed.
 std::uint64_t calls();
+/// The function of the runtime that has failed last on this thread by `fail_at`.
+std::string failed_call();
 /// While streams are held, only `finish`, waits for them, and more than 1000 polls of an event advance them.
 void hold(bool on);
 /// Like `hold`, but polls of an event do not advance streams either.

@@ -5,6 +5,7 @@
 
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/recycled.hpp>
+#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 
 #include <cstdint>
@@ -41,21 +42,40 @@ void wait_for_device(Net& net, pinned_memory::lease& host, cudaStream_t stream) 
   for (; !host.idle(); sched_yield()) net.progress(false);
 }
 
+/// The `host_memory_check` of a program that uses CUDA. If CUDA fails, the call goes on: it needs no device, and the
+/// pointer is in most cases one of the host.
+inline constexpr host_memory_check refuse_device_memory = [](const void* data, std::uint64_t count, const char* what,
+                                                             int number) {
+  if (count == 0) return;
+  cudaPointerAttributes where{};
+  if (cudaPointerGetAttributes(&where, data) != cudaSuccess) {
+    cudaGetLastError(); // otherwise a later check of a kernel launch would find this error
+    return;
+  }
+  if (where.type != cudaMemoryTypeDevice) return;
+  raise<invalid_argument>({"the ", count, " ", what, number, " of the call are in memory of device ", where.device,
+                           "; expected host memory, or a spar::device_span and a spar::on_device or spar::staged "
+                           "that was constructed from the communicator"});
+};
+
 /// The device on which an object works: the current one when the object is made. The functions throw `invalid_argument`
 /// if an argument belongs to another device. If CUDA fails, they abort the communicator of `net`, and throw
 /// `cuda_error`.
 class home_device {
  public:
-  /// Throws `cuda_error` if CUDA fails.
-  home_device() { check_cuda(cudaGetDevice(&number_), "cudaGetDevice"); }
+  /// From now on, all calls on values in host memory check that their arguments are there. Throws `cuda_error` if CUDA
+  /// fails.
+  home_device() : number_(current()) {
+    __atomic_store_n(&check_of_host_memory, refuse_device_memory, __ATOMIC_RELAXED);
+  }
 
   /// Checks that the device is the current one; `owner` names the object.
   template <communicates Net>
   void check_current(Net& net, const char* owner) const {
-    const home_device current = or_abort(net, [] { return home_device(); });
-    if (current.number_ == number_) return;
-    raise<invalid_argument>({"the current device is ", current.number_, ", but this ", owner, " was made for device ",
-                             number_, "; expected cudaSetDevice(", number_, ") before the call"});
+    const int now = or_abort(net, &current);
+    if (now == number_) return;
+    raise<invalid_argument>({"the current device is ", now, ", but this ", owner, " was made for device ", number_,
+                             "; expected cudaSetDevice(", number_, ") before the call"});
   }
   /// Checks that `stream` orders work of the device.
   template <communicates Net>
@@ -70,24 +90,14 @@ class home_device {
   template <communicates Net>
   void check_memory(Net& net, const void* data, std::uint64_t count, const char* what) const {
     if (count == 0) return;
-    const cudaPointerAttributes where = find(net, data);
+    cudaPointerAttributes where{};
+    or_abort(net, [&] { check_cuda(cudaPointerGetAttributes(&where, data), "cudaPointerGetAttributes"); });
     if (where.type != cudaMemoryTypeDevice && where.type != cudaMemoryTypeManaged)
       raise<invalid_argument>({"the ", count, " ", what, " are in host memory; expected device memory"});
     if (where.type == cudaMemoryTypeDevice && where.device != number_) {
       raise<invalid_argument>({"the ", count, " ", what, " are in memory of device ", where.device,
                                ", but the current device is ", number_});
     }
-  }
-  /// Checks that the host can read the `count` values at `data`.
-  template <communicates Net>
-  static void check_host_memory(Net& net, const void* data, std::uint64_t count) {
-    if (count == 0) return;
-    const cudaPointerAttributes where = find(net, data);
-    if (where.type != cudaMemoryTypeDevice) return;
-    raise<invalid_argument>(
-        {"a span of ", count, " values is in memory of device ", where.device,
-         "; expected host memory, or a spar::device_span and a spar::on_device or spar::staged that "
-         "was constructed from the communicator"});
   }
   /// Makes the other checks for a call of the object `owner` on `x`.
   template <communicates Net, element T>
@@ -98,14 +108,13 @@ class home_device {
   }
 
  private:
-  template <communicates Net>
-  static cudaPointerAttributes find(Net& net, const void* data) {
-    cudaPointerAttributes where{};
-    or_abort(net, [&] { check_cuda(cudaPointerGetAttributes(&where, data), "cudaPointerGetAttributes"); });
-    return where;
+  static int current() {
+    int number = 0;
+    check_cuda(cudaGetDevice(&number), "cudaGetDevice");
+    return number;
   }
 
-  int number_ = 0;
+  int number_;
 };
 
 } // namespace spar::detail

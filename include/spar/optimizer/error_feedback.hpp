@@ -10,6 +10,7 @@
 #include <spar/core/memory/space.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/optimizer/saved_state.hpp>
+#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
 #include <spar/storage/kernel/dense.hpp>
 

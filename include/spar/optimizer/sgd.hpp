@@ -7,6 +7,7 @@
 #include <spar/collective/allreduce/compose.hpp>
 #include <spar/collective/finalize.hpp>
 #include <spar/optimizer/error_feedback.hpp>
+#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <concepts>
@@ -52,10 +53,11 @@ template <class Values>
 using value_of = typename decltype(std::span(std::declval<Values&>()))::element_type;
 
 /// Multiplies the gradient by `rate` in place, so that the mean of the gradients over all ranks is the update of the
-/// weights. Throws `invalid_argument` if the lengths of `weights` and `gradient` differ.
+/// weights. Throws `invalid_argument` if the lengths of `weights` and `gradient` differ, or if one is in device memory.
 template <element T>
   requires is_floating<component_of<T>>
 void scale_gradient(std::span<const T> weights, std::span<T> gradient, component_of<T> rate) {
+  check_host_memory(weights, gradient);
   if (weights.size() != gradient.size()) {
     raise<invalid_argument>({"there are ", weights.size(), " weights, but the gradient has length ", gradient.size()});
   }

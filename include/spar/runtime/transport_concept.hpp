@@ -67,24 +67,6 @@ concept values_on_device = requires(Net& net) {
 
 namespace detail {
 
-/// Lets the transport `net`, if it can, refuse a call before anything is sent: by `net.check_device()` if the rank's
-/// device is not the current one, and by `net.check_host_memory(data, count)` if the `count` elements of a span, or of
-/// the arrays of a stream, among `args` are in memory that the host cannot read. Both throw `invalid_argument`.
-template <class Net, class... Args>
-void check_arguments([[maybe_unused]] Net& net, [[maybe_unused]] const Args&... args) {
-  if constexpr (requires { net.check_host_memory(nullptr, 0); }) {
-    const auto check = [&](const auto& x) {
-      if constexpr (requires { std::data(x), std::size(x); })
-        net.check_host_memory(std::data(x), std::size(x));
-      else if constexpr (requires { x.indices(), x.values(); })
-        net.check_host_memory(x.indices().data(), x.indices().size()),
-            net.check_host_memory(x.values().data(), x.values().size());
-    };
-    net.check_device();
-    (check(args), ...);
-  }
-}
-
 /// Sends `text` to `peer`, in as many control messages as needed.
 template <transport Net>
 [[gnu::cold]] void send_text(Net& net, control_message::purpose what, std::string_view text, rank_t peer) {

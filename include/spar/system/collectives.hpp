@@ -10,6 +10,7 @@
 #include <spar/collective/basic/binomial.hpp>
 #include <spar/collective/finalize.hpp>
 #include <spar/core/memory/space.hpp>
+#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <concepts>

@@ -5,6 +5,7 @@
 
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/runtime/arguments.hpp>
 #include <spar/system/allreduce.hpp>
 
 #include <cstddef>
@@ -61,8 +62,8 @@ class fused_allreduce {
   [[nodiscard]] std::size_t buckets() const noexcept { return buckets_.size(); }
 
   /// Marks tensor `i` as computed. `x` holds the tensor's values and is borrowed until `wait()` returns. Throws
-  /// `invalid_argument` if there is no tensor `i`, if the length of `x` differs from `sizes[i]` of the constructor, or
-  /// if tensor `i` is already marked as ready in this round.
+  /// `invalid_argument` if there is no tensor `i`, if the length of `x` differs from `sizes[i]` of the constructor, if
+  /// `x` is in device memory and the program uses CUDA, or if tensor `i` is already marked as ready in this round.
   void ready(std::size_t i, std::span<T> x) {
     if (i >= tensors_.size()) {
       raise<invalid_argument>({"tensor ", i, " is out of range: there are ", tensors_.size(), " tensors"});
@@ -75,6 +76,7 @@ class fused_allreduce {
     if (t.is_ready)
       raise<invalid_argument>(
           {"tensor ", i, " was marked as ready twice in one round; call wait() before the next round"});
+    detail::check_host_memory(x);
     t.values = x.data();
     bucket& b = buckets_[t.bucket];
     if (b.count > 1) std::copy(x.begin(), x.end(), b.values.data() + t.begin);

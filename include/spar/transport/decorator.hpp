@@ -104,13 +104,6 @@ class observing_port : public decorated_port<Net> {
   {
     this->inner().check_device();
   }
-  /// For each argument of a call: lets the wrapped transport throw `invalid_argument` if `count` values at `data` are
-  /// in device memory.
-  void check_host_memory(const void* data, std::uint64_t count)
-    requires requires(Net& net) { net.check_host_memory(data, count); }
-  {
-    this->inner().check_host_memory(data, count);
-  }
 };
 
 } // namespace spar

@@ -94,11 +94,8 @@ class nccl_port : public decorated_port<Control> {
 
   void share() = delete; // deleted because a progress thread would have another current device
 
-  // Checks of a call: see detail::check_arguments.
+  /// For each call: throws `invalid_argument` if the device of this object is not the current one.
   void check_device() { home_.check_current(inner(), "spar::nccl"); }
-  void check_host_memory(const void* data, std::uint64_t count) {
-    detail::home_device::check_host_memory(inner(), data, count);
-  }
 
   /// If the payload is, or belongs, in device memory, `values` is the stream of the work on it: a send takes the
   /// payload after the work that is now in the stream, and work that is put there once a receive has ended sees the

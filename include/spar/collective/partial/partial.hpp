@@ -12,6 +12,7 @@
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/runtime/abort.hpp>
+#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <coroutine>

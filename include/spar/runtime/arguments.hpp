@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Refuses a call with arguments in device memory, which the host cannot read, before anything is sent.
+#pragma once
+
+#include <spar/runtime/transport_concept.hpp>
+
+#include <cstdint>
+
+namespace spar::detail {
+
+/// Throws `invalid_argument` if the `count` elements at `data` are in memory that the host cannot read. `what` and
+/// `number` name these elements: "values of span " and 2 for those of the second span among the arguments of a call.
+using host_memory_check = void (*)(const void* data, std::uint64_t count, const char* what, int number);
+
+/// The check of all calls on values in host memory. Null in a program that does not use CUDA: the first object of spar
+/// that does sets it (see `home_device`), because only the CUDA runtime can tell where a pointer points.
+inline constinit host_memory_check check_of_host_memory = nullptr; // read and written by atomic operations
+
+/// Applies `check` to `x` if `x` is a span, a container or a stream: the span or stream with the next `number` among
+/// the arguments of a call.
+template <class X>
+[[gnu::cold, gnu::noinline]] void check_argument(host_memory_check check, [[maybe_unused]] int& number, const X& x) {
+  if constexpr (requires {
+                  x.data();
+                  x.size();
+                }) {
+    check(x.data(), x.size(), "values of span ", ++number);
+  } else if constexpr (requires {
+                         x.indices();
+                         x.values();
+                       }) {
+    check(x.indices().data(), x.indices().size(), "indices of stream ", ++number);
+    check(x.values().data(), x.values().size(), "values of stream ", number);
+  }
+}
+
+/// Throws `invalid_argument` if one of the arguments `args`, which belong in host memory, is elsewhere.
+template <class... Args>
+void check_host_memory(const Args&... args) {
+  const host_memory_check check = __atomic_load_n(&check_of_host_memory, __ATOMIC_RELAXED);
+  if (check == nullptr) return;
+  int number = 0;
+  (check_argument(check, number, args), ...);
+}
+
+/// Throws `invalid_argument` if one of the arguments `args` of a call on values in host memory is elsewhere, or if the
+/// transport `net` belongs to a device that is not the current one.
+template <class Net, class... Args>
+void check_arguments([[maybe_unused]] Net& net, [[maybe_unused]] const Args&... args) {
+  if constexpr (!values_on_device<Net>) {
+    if constexpr (requires { net.check_device(); }) net.check_device();
+    check_host_memory(args...);
+  }
+}
+
+} // namespace spar::detail
