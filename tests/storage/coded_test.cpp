@@ -239,6 +239,14 @@ double uniform_bound(double n, double k) {
   return (std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)) / std::log(2.0) / k;
 }
 
+TEST(coded, takes_four_bytes_for_a_distant_lowest_index) {
+  for (const std::uint32_t step : {1U, 97U}) { // a run, gaps
+    std::vector<std::uint32_t> near, far;
+    for (std::uint32_t e = 0; e < 300; ++e) near.push_back(e * step), far.push_back((1U << 30) + e * step);
+    EXPECT_NEAR((index_bits(far) - index_bits(near)) * 300 / 8, 4, 1e-6) << step;
+  }
+}
+
 TEST(coded, takes_three_percent_more_than_the_entropy_of_uniform_indices) {
   for (const double density : {1e-4, 1e-3, 1e-2, 0.1, 0.5}) {
     std::mt19937_64 random(3);
