@@ -265,12 +265,13 @@ expect(found["eager_solo+ring+bf16", 1]["correct"] is True, f"compressed within 
 # The code of sparse streams: half and a quarter of the bytes, with the same result or a documented error.
 coded = "sparcml,sparcml+coded,sparcml+coded:fast,ok_topk,ok_topk+coded,ok_topk+pruned"
 if full:
-    coded += ",sparcml+coded:bf16,ok_topk+coded:bf16"
+    coded += ",sparcml+coded:bf16,ok_topk+coded:bf16,ok_topk+cheapest"
 found = rows(*"--transport sim --count 100K --density 0.01 --ranks 4 --iterations 2 --check --systems".split(), coded)
 for (system, _), r in found.items():
     expect(r["correct"] is True, f"{system}: {r}")
     part = r["words_sent"] / found[system.split("+")[0], 0.01]["words_sent"]
-    bounds = {"coded": (0.5, 0.58), "coded:fast": (0.52, 0.62), "coded:bf16": (0.25, 0.4), "pruned": (0.2, 0.6)}
+    bounds = {"coded": (0.5, 0.58), "coded:fast": (0.52, 0.62), "coded:bf16": (0.25, 0.4), "pruned": (0.2, 0.6),
+              "cheapest": (0.2, 0.6)}
     lowest, highest = bounds.get(system.partition("+")[2], (1, 1))
     expect(lowest <= part <= highest, f"{system} sends {part} of the words of coordinates")
     bits = r["bits_entry"]
@@ -280,6 +281,7 @@ fast = "--transport sim --bandwidth 100Gbit/s --compute 2ns --count 100K --densi
 sent = {r["words_sent"] for r in rows(*fast.split(), "sparcml,sparcml+coded,sparcml+coded:fast").values()}
 expect(len(sent) == 1, f"on a fast network, where coding costs more than bytes, the three send {sent}")
 run(*"--systems gtopk+pruned".split(), status=2, says="gtopk+pruned: pruned is only for ok_topk")
+run(*"--systems gtopk+cheapest".split(), status=2, says="gtopk+cheapest: cheapest is only for ok_topk")
 run(*"--systems ring+coded".split(), status=2, says="ring+coded: coded is for streams")
 run(*"--systems ok_topk+half".split(), status=2, says="a codec for vectors is only for dense ring")
 
