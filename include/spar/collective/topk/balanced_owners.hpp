@@ -103,7 +103,8 @@ struct balanced_owners {
                                                residual_view<T> residual, Op op) const& {
     return reduce_selected(net, parts, state_now, report_now, std::move(mine), residual, op, parts->store);
   }
-  /// The same with the storage `store` in place of that of the composition.
+  /// The same with the storage `store` in place of that of the composition `parts`; changes `state_now` and
+  /// `report_now` in the same way, and returns what a rank contributed to dropped sums to `residual`.
   template <transport Net, class Composition, element T, index_type Index, reduction<T> Op, class Storage>
   task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
                                                typename Composition::state* state_now,
