@@ -173,6 +173,12 @@ row = rows(*"--ranks 5 --count 20K --density 0.01 --iterations 1 --transport sim
     "sparcml", 0.01]
 expect(abs(row["words_bound"] - 2 * (row["nnz_in"] + row["nnz_out"] * 3 / 5)) < 1e-6, f"sparcml: {row['words_bound']}")
 
+# The overhead of each of the seven messages that a rank sends one after the other.
+without, more = (rows(*"--transport sim --latency 10us --ranks 5 --count 1K --systems ssar_split --overhead".split(), o)
+                 ["ssar_split", 0.01] for o in ("0us", "5us"))
+expect(abs(more["seconds"] - without["seconds"] - 7 * 5e-6) < 1e-12, f"{without['seconds']} s, {more['seconds']} s")
+expect(abs(more["alpha"] - 15e-6) < 1e-15, f"alpha {more['alpha']}")
+
 # Phases and timelines: in the simulator, the phases of a call without codec add up to its time.
 with tempfile.TemporaryDirectory() as directory:
     arguments = f"--phases --trace {directory}/made/here --ranks 4 --count 20K --density 0.05 --iterations 3 --check"
