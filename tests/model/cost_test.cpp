@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The cost model: expected sizes, limits, and which algorithm it chooses when.
+#include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/spar.hpp>
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -40,6 +42,8 @@ TEST(cost_model, dense_where_that_is_smaller_or_merging_costs_more) {
 TEST(cost_model, one_rank_sends_nothing) {
   const spar::call_shape p{1, 1000, 100, 4, 4};
   EXPECT_EQ(spar::seconds_split(network, p), 0);
+  EXPECT_EQ(spar::seconds_balanced_owners(network, p), 0);
+  EXPECT_EQ(spar::seconds_pruned_owners(network, p), 0);
   EXPECT_EQ(spar::seconds_recursive_doubling(network, p), 0);
   EXPECT_EQ(spar::seconds_dense_recursive_doubling(network, p), 0);
   EXPECT_EQ(spar::seconds_rabenseifner(network, p), 0);
@@ -62,12 +66,17 @@ TEST(cost_model, is_the_papers_where_local_work_is_free) {
 
 TEST(cost_model, more_entries_never_cost_less) {
   for (const std::int64_t ranks : {2, 3, 8, 13, 64}) {
-    double doubling = 0, ssar = 0, dsar = 0;
+    double doubling = 0, ssar = 0, dsar = 0, balanced = 0, pruned = 0;
     for (const double k : {0.0, 1.0, 10.0, 100.0, 1000.0, 10'000.0}) {
       const spar::call_shape p{ranks, 1e6, k, 4, 4};
       EXPECT_GE(spar::seconds_recursive_doubling(network, p), doubling);
       EXPECT_GE(spar::seconds_ssar_split(network, p), ssar);
       EXPECT_GE(spar::seconds_dsar_split(network, p, 4), dsar);
+      EXPECT_GE(spar::seconds_balanced_owners(network, p), balanced);
+      EXPECT_GE(spar::seconds_pruned_owners(network, p), pruned);
+      balanced = spar::seconds_balanced_owners(network, p);
+      pruned = spar::seconds_pruned_owners(network, p);
+      EXPECT_TRUE(std::isfinite(balanced) && std::isfinite(pruned));
       doubling = spar::seconds_recursive_doubling(network, p);
       ssar = spar::seconds_ssar_split(network, p);
       dsar = spar::seconds_dsar_split(network, p, 4);
@@ -103,6 +112,45 @@ TEST(cost_model, chooses_what_the_paper_recommends) {
   const spar::call_shape p{8, 1e6, 3e4, 4, 4};
   EXPECT_EQ(spar::choose_sparcml(network, p, 4), spar::sparcml_choice::ssar);
   EXPECT_EQ(spar::choose_sparcml(network, p, 0.25), spar::sparcml_choice::dsar);
+}
+
+TEST(cost_model, counts_what_owners_send) {
+  const spar::network_model wire{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0, .gamma_coded = 0};
+  const spar::call_shape p{16, 1e12, 1e6, 4, 4}; // entries hardly overlap
+  const double others = 15 / 16.0;
+  EXPECT_NEAR(spar::seconds_balanced_owners(wire, p), (15 + 8 + 2) * 1e-5 + (2 * 8e6 * others + 15 * 12) * 1e-9, 1e-9);
+  // A sixteenth of the entries win. The others cost their indices of log2(1e6) + 1.5 bits, and their signs. Of the
+  // winners, a rank knows a sixteenth.
+  const double index = std::log2(1e6) + 1.5, sign = std::log2(32 / 15.0);
+  const double bits = 64 / 16.0 + (index + sign) * 15 / 16 + 64 * 15 / 16.0 + 1.5 / 16;
+  EXPECT_NEAR(spar::seconds_pruned_owners(wire, p), (60 + 4) * 1e-5 + (bits / 8 * 1e6 * others + 15 * 92) * 1e-9, 1e-6);
+  // If all ranks have the same indices, all of them win, and nothing is held back.
+  const spar::call_shape all{16, 1e6, 1e6, 4, 4};
+  EXPECT_NEAR(spar::seconds_pruned_owners(wire, all),
+              (60 + 4) * 1e-5 + ((8 + 4 + 1.5 / 8) * 1e6 * others + 15 * 92) * 1e-9, 1e-9);
+}
+
+TEST(cost_model, prunes_many_entries_on_slow_links) {
+  const spar::storage::coded<> coded;
+  const auto chosen = [](const spar::network_model& net, std::int64_t ranks, std::uint64_t k, const auto& code) {
+    return spar::cheapest_owners::choose<float, std::uint32_t, spar::sum>(net, static_cast<spar::rank_t>(ranks),
+                                                                          10'000'000, k, code);
+  };
+  using choice = spar::owners_choice;
+  const spar::network_model slow{.alpha = 3e-5, .beta = 8e-8, .gamma_sparse = 2.7e-9, .gamma_dense = 5e-10},
+      fast{.alpha = 2e-6, .beta = 8e-11, .gamma_sparse = 2.7e-9, .gamma_dense = 5e-10};
+  for (const std::int64_t ranks : {2, 4, 8, 16}) {
+    EXPECT_EQ(chosen(slow, ranks, 100'000, coded), choice::pruned) << ranks;
+    EXPECT_EQ(chosen(slow, ranks, 100, coded), choice::encoded) << ranks;
+    EXPECT_EQ(chosen(fast, ranks, 100'000, coded), choice::coordinates) << ranks;
+    EXPECT_EQ(chosen(fast, ranks, 100, coded), choice::coordinates) << ranks;
+    EXPECT_EQ(chosen(slow, ranks, 100, spar::storage::coo{}), choice::coordinates) << ranks;
+  }
+  EXPECT_EQ(chosen(slow, 1, 100'000, coded), choice::coordinates);
+  // Sums of integers wrap around, so no bounds of them are known.
+  EXPECT_EQ(
+      (spar::cheapest_owners::choose<std::int32_t, std::uint32_t, spar::sum>(slow, 8, 10'000'000, 100'000, coded)),
+      choice::encoded);
 }
 
 } // namespace

@@ -135,7 +135,7 @@ template <class T>
 bool is_coded(double beta) {
   const spar::network_model model{.beta = beta};
   const auto seconds = [&](const auto& codec) {
-    const auto shape = spar::detail::shape_of<T, std::uint32_t>(codec, model, 8, 10'000'000, 100'000);
+    const auto shape = spar::shape_of<T, std::uint32_t>(codec, model, 8, 10'000'000, 100'000);
     return spar::seconds_sparcml(model, shape, sizeof(T));
   };
   return seconds(spar::storage::coded<>{}) < seconds(spar::storage::coo{});

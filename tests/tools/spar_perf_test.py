@@ -173,6 +173,12 @@ row = rows(*"--ranks 5 --count 20K --density 0.01 --iterations 1 --transport sim
     "sparcml", 0.01]
 expect(abs(row["words_bound"] - 2 * (row["nnz_in"] + row["nnz_out"] * 3 / 5)) < 1e-6, f"sparcml: {row['words_bound']}")
 
+# The overhead of each of the seven messages that a rank sends one after the other.
+without, more = (rows(*"--transport sim --latency 10us --ranks 5 --count 1K --systems ssar_split --overhead".split(), o)
+                 ["ssar_split", 0.01] for o in ("0us", "5us"))
+expect(abs(more["seconds"] - without["seconds"] - 7 * 5e-6) < 1e-12, f"{without['seconds']} s, {more['seconds']} s")
+expect(abs(more["alpha"] - 15e-6) < 1e-15, f"alpha {more['alpha']}")
+
 # Phases and timelines: in the simulator, the phases of a call without codec add up to its time.
 with tempfile.TemporaryDirectory() as directory:
     arguments = f"--phases --trace {directory}/made/here --ranks 4 --count 20K --density 0.05 --iterations 3 --check"
@@ -265,12 +271,13 @@ expect(found["eager_solo+ring+bf16", 1]["correct"] is True, f"compressed within 
 # The code of sparse streams: half and a quarter of the bytes, with the same result or a documented error.
 coded = "sparcml,sparcml+coded,sparcml+coded:fast,ok_topk,ok_topk+coded,ok_topk+pruned"
 if full:
-    coded += ",sparcml+coded:bf16,ok_topk+coded:bf16"
+    coded += ",sparcml+coded:bf16,ok_topk+coded:bf16,ok_topk+cheapest"
 found = rows(*"--transport sim --count 100K --density 0.01 --ranks 4 --iterations 2 --check --systems".split(), coded)
 for (system, _), r in found.items():
     expect(r["correct"] is True, f"{system}: {r}")
     part = r["words_sent"] / found[system.split("+")[0], 0.01]["words_sent"]
-    bounds = {"coded": (0.5, 0.58), "coded:fast": (0.52, 0.62), "coded:bf16": (0.25, 0.4), "pruned": (0.2, 0.6)}
+    bounds = {"coded": (0.5, 0.58), "coded:fast": (0.52, 0.62), "coded:bf16": (0.25, 0.4), "pruned": (0.2, 0.6),
+              "cheapest": (0.2, 0.6)}
     lowest, highest = bounds.get(system.partition("+")[2], (1, 1))
     expect(lowest <= part <= highest, f"{system} sends {part} of the words of coordinates")
     bits = r["bits_index"], r["bits_value"]
@@ -286,6 +293,7 @@ fast = "--transport sim --bandwidth 100Gbit/s --compute 2ns --count 100K --densi
 sent = {r["words_sent"] for r in rows(*fast.split(), "sparcml,sparcml+coded,sparcml+coded:fast").values()}
 expect(len(sent) == 1, f"on a fast network, where coding costs more than bytes, the three send {sent}")
 run(*"--systems gtopk+pruned".split(), status=2, says="gtopk+pruned: pruned is only for ok_topk")
+run(*"--systems gtopk+cheapest".split(), status=2, says="gtopk+cheapest: cheapest is only for ok_topk")
 run(*"--systems ring+coded".split(), status=2, says="ring+coded: coded is for streams")
 run(*"--systems ok_topk+half".split(), status=2, says="a codec for vectors is only for dense ring")
 

@@ -215,6 +215,48 @@ def scaling(figure, data):
     panels[0].set_ylabel("simulated time of a call (ms)")
 
 
+def topk_times_of(name, link="1 Gbit/s"):
+    """Milliseconds by the number of ranks, of the model or simulated."""
+    found = {}
+    for r in sorted(raw.read_json(name), key=lambda r: r["ranks"]):
+        for system in ("ok_topk", "ok_topk+coded", "ok_topk+pruned"):
+            if r.get("link", link) == link and r.get("system", system) == system:
+                found.setdefault(system, []).append([r["ranks"], 1e3 * (r["seconds"] if "seconds" in r else r[system])])
+    return found
+
+
+def pruned_from():
+    lines = {}
+    for r in raw.read_json("topk_crossover.json"):
+        if r["pruned_from"] > 0:
+            lines.setdefault(r["link"], []).append([r["ranks"], r["pruned_from"]])
+    return lines
+
+
+@plot("Milliseconds of Ok-Topk by three schedules against the number of ranks, by the model and simulated, and the "
+      "number of entries from which pruning pays",
+      lambda: {"model": topk_times_of("topk_crossover.json"), "simulated": topk_times_of("scaling_topk.json"),
+               "pruned from": pruned_from()}, (7, 3.9))
+def scaling_topk(figure, data):
+    times, limits = figure.subplots(1, 2)
+    figure.subplots_adjust(left=0.08, right=0.88, bottom=0.14, top=0.91, wspace=0.75)
+    ends = []
+    for number, (name, points) in enumerate(data["model"].items()):
+        times.plot(*zip(*points), color=COLOURS[number], linewidth=1.4)
+        times.plot(*zip(*data["simulated"][name]), MARKERS[number], color=COLOURS[number], markersize=5)
+        ends.append((name, *points[-1], COLOURS[number]))
+    times.set_title("k = 1 % of 1,048,576, 1 Gbit/s", fontsize=9.5)
+    times.set_ylabel("ms of a call (line: model, mark: simulated)")
+    bounds = draw_lines(limits, data["pruned from"])
+    limits.set_title("k from which pruning pays", fontsize=9.5)
+    limits.set_ylabel("k of 100,000,000 values")
+    for axes, names in ((times, ends), (limits, bounds)):
+        axes.set_yscale("log")
+        counts(axes, [2, 16, 256, 4096], "ranks P")
+        grid(axes)
+        name_lines(axes, names)
+
+
 @plot("Predicted time divided by measured time, against the bytes that a rank sends, on three emulated networks",
       lambda: [[f"{r['hosts']} hosts, {r['link']}", r["megabytes"], r["ratio"]] for r in raw.predictions()])
 def scaling_accuracy(figure, data):

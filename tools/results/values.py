@@ -314,6 +314,30 @@ def scaling_ok_topk():
     return f"{1e3 * r['seconds']:.2f} ms on {r['ranks']} ranks"
 
 
+@value
+def scaling_topk_ratio():
+    model = {r["ranks"]: r for r in raw.read_json("topk_crossover.json") if r["link"] == "1 Gbit/s"}
+    return between([model[r["ranks"]][r["system"]] / r["seconds"] for r in raw.read_json("scaling_topk.json")])
+
+
+@value
+def scaling_pruned_from():
+    found = [only(raw.read_json("topk_crossover.json"), link="100 Mbit/s", ranks=p) for p in (8, 64, 4096)]
+    first, second, last = (f"{r['pruned_from']:,} on {r['ranks']}" for r in found)
+    return f"{first}, {second} and {last} ranks"
+
+
+@value
+def scaling_pruned_gbit():
+    return f"{only(raw.read_json('topk_crossover.json'), link='1 Gbit/s', ranks=8)['pruned_from']:,}"
+
+
+@value
+def scaling_pruned_ranks():
+    return str(max(r["ranks"] for r in select(raw.read_json("topk_crossover.json"), link="1 Gbit/s")
+                   if r["pruned_from"] > 0))
+
+
 def share_of_dense(system):
     return f"{100 * scaling_row(system, 4096)['seconds'] / scaling_row('dense', 4096)['seconds']:.0f} %"
 

@@ -33,7 +33,8 @@ std::optional<compressed_name> parse_compressed(const std::string& name) {
     if (!is_in(found.algorithm, coded_names)) {
       throw usage_error(name + ": coded is for streams, so only with one of " + std::string(coded_names));
     }
-    if (found.prunes() && found.algorithm != "ok_topk") throw usage_error(name + ": pruned is only for ok_topk");
+    if (found.is_schedule() && found.algorithm != "ok_topk")
+      throw usage_error(name + ": " + found.codec + " is only for ok_topk");
     return found;
   }
   if (!is_in(found.algorithm, compressed_names)) {

@@ -7,7 +7,7 @@
 #include "systems.hpp"
 
 #include <spar/collective/compressed/p2p_compressed.hpp>
-#include <spar/collective/topk/pruned_owners.hpp>
+#include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/system/flexreduce.hpp>
@@ -48,10 +48,10 @@ void register_coded(Registry& all, const std::string& name, const compressed_nam
   }
 }
 
-/// Adds Ok-Topk that sends only what can win.
-template <class Registry>
-void register_pruned(Registry& all, const std::string& name) {
-  const spar::pruned_owners owners{.tau = all.given().tau};
+/// Adds Ok-Topk by the schedule `Owners`, with the code for streams.
+template <class Owners, class Registry>
+void register_owners(Registry& all, const std::string& name) {
+  const Owners owners{.tau = all.given().tau};
   all.add_feedback(name, spar::compose(selector_of_ok_topk(all), spar::storage::coded{}, owners));
 }
 
@@ -68,16 +68,20 @@ void register_compressed(Registry& all) {
     if (!its) continue;
     if constexpr (has_partial<T, typename Registry::index_type>) {
       if (its->codes_streams()) {
-        if (its->prunes())
-          register_pruned(all, name);
-        else if (its->codec != "coded:bf16")
+        if (its->codec == "pruned") {
+          register_owners<spar::pruned_owners>(all, name);
+        } else if (its->codec == "coded" || its->codec == "coded:fast") {
           register_coded(all, name, *its, spar::storage::coded{.fast = its->codec == "coded:fast"});
-        else
+        } else {
 #ifdef SPAR_PERF_FEW_TYPES
           throw missing("this spar_perf was compiled for the quick tests, without " + its->codec);
 #else
-          register_coded(all, name, *its, spar::storage::coded<7>{});
+          if (its->codec == "cheapest")
+            register_owners<spar::cheapest_owners>(all, name);
+          else
+            register_coded(all, name, *its, spar::storage::coded<7>{});
 #endif
+        }
         continue;
       }
       const named codec(its->codec);

@@ -187,6 +187,7 @@ template <class System>
 spar::simulator_options network_of(const options& o, const System& system, const spar::tree& topology, int iteration) {
   spar::simulator_options network;
   network.latency = o.latency;
+  network.overhead = o.overhead;
   network.bandwidth = o.bandwidth;
   network.compute = system.dense && !system.feedback ? o.model.gamma_dense : o.model.gamma_sparse;
   network.cores = o.cores;

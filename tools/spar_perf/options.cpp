@@ -57,7 +57,8 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   std::string count = "1M", index = "32", pattern = "uniform", iterations = "20", warmup = "5", ranks, seed = "1";
   std::string memory = "host", input = "sparse", epsilon = "0.1", tau = "64", tau_prime = "32";
   std::string skew = "none", delay = "10ms";
-  std::string latency = "1us", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1", cores = "0";
+  std::string latency = "1us", overhead = "0", bandwidth = "1GB/s", compute = "0", jitter = "0", ranks_per_host = "1",
+              cores = "0";
 
   CLI::App app(
       "Compares sparse and dense allreduce: time, messages and bytes of each system, interleaved in one run.\n"
@@ -118,6 +119,8 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
       ->group("Late ranks");
   app.add_option("--delay", delay, "Delay of late ranks (--skew)")->group("Late ranks");
   app.add_option("--latency", latency, "Latency of a message (sim)")->group("Simulator");
+  app.add_option("--overhead", overhead, "Time that each message takes on a link, beside that of its bytes (sim)")
+      ->group("Simulator");
   app.add_option("--bandwidth", bandwidth, "Bandwidth of each link and direction (sim)")->group("Simulator");
   app.add_option("--compute", compute, "Time of local work per entry, like 1ns (sim)")->group("Simulator");
   app.add_option("--cores", cores, "Cores that all ranks share for local work; 0: one core per rank (sim)")
@@ -180,6 +183,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   one_of("--transport", o.transport, transports);
   if (!ranks.empty()) o.ranks = parse_int("--ranks", ranks, 1);
   o.latency = parse_seconds("--latency", latency);
+  o.overhead = parse_seconds("--overhead", overhead);
   o.bandwidth = parse_rate("--bandwidth", bandwidth);
   if (o.bandwidth <= 0) throw usage_error("--bandwidth must be above 0, not '" + bandwidth + "'");
   o.compute = parse_seconds("--compute", compute);
@@ -188,7 +192,8 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.ranks_per_host = parse_int("--ranks-per-host", ranks_per_host, 1);
 
   if (o.transport != "sim") {
-    for (const char* name : {"--latency", "--bandwidth", "--compute", "--cores", "--jitter", "--ranks-per-host"}) {
+    for (const char* name :
+         {"--latency", "--overhead", "--bandwidth", "--compute", "--cores", "--jitter", "--ranks-per-host"}) {
       if (app.count(name) > 0) throw usage_error(std::string(name) + " requires --transport sim, not " + o.transport);
     }
     const char* const file = std::getenv("SPAR_NETWORK");
@@ -197,7 +202,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     o.warmup = 0;
     if (o.jitter == 0 && !is_gradient(o.pattern) && !o.skew.any())
       o.iterations = 1; // all iterations would give the same time
-    for (const char* name : {"--latency", "--bandwidth", "--compute"}) {
+    for (const char* name : {"--latency", "--overhead", "--bandwidth", "--compute"}) {
       if (!o.network.empty() && app.count(name) > 0)
         throw usage_error(std::string(name) + " is given by the --network file");
     }
@@ -205,7 +210,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
       if (o.topology != "auto" && app.count(name) > 0)
         throw usage_error(std::string(name) + " is given by the --topology file");
     }
-    o.model = {o.latency, 1 / o.bandwidth, o.compute, o.compute, 2 * o.compute};
+    o.model = {o.latency + o.overhead, 1 / o.bandwidth, o.compute, o.compute, 2 * o.compute};
   }
   if (!o.against.empty() && o.skew.any()) throw usage_error("--against compares times without late ranks: omit --skew");
   if (!o.calibrate.empty() && !o.network.empty())

@@ -46,6 +46,7 @@ struct options {
   int tau_prime = 32;
   // Options of the simulator, in seconds and bytes per second:
   double latency = 1e-6;
+  double overhead = 0;
   double bandwidth = 1e9;
   double compute = 0;
   int cores = 0;

@@ -171,10 +171,11 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
                  library.empty() ? "" : " (" + library + ")", rows.front().work.ranks, o.type, o.index_bits,
                  pattern_names[static_cast<std::size_t>(o.pattern)], o.seed);
   if (o.transport == "sim") {
-    fmt::format_to(out, "# virtual time: latency {}, {:g} GB/s, {:g} ns per entry{}, jitter {}, {} ranks per host\n",
-                   time_text(o.latency), o.bandwidth / 1e9, o.compute * 1e9,
-                   o.cores > 0 ? fmt::format(" on {} cores in total", o.cores) : "", time_text(o.jitter),
-                   o.ranks_per_host);
+    fmt::format_to(out, "# virtual time: latency {}{}, {:g} GB/s, {:g} ns per entry{}, jitter {}, {} ranks per host\n",
+                   time_text(o.latency),
+                   o.overhead > 0 ? fmt::format(" and {} per message", time_text(o.overhead)) : "", o.bandwidth / 1e9,
+                   o.compute * 1e9, o.cores > 0 ? fmt::format(" on {} cores in total", o.cores) : "",
+                   time_text(o.jitter), o.ranks_per_host);
   }
   if (o.skew.any()) {
     late_table(out, rows, o);
@@ -363,6 +364,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["correct"] = o.check ? json(r.correct()) : json();
   if (o.transport == "sim") {
     x["latency"] = o.latency;
+    x["overhead"] = o.overhead;
     x["bandwidth"] = o.bandwidth;
     x["compute"] = o.compute;
     x["cores"] = o.cores;

@@ -70,6 +70,16 @@ struct call_shape {
   }
 };
 
+/// The shape of a call on P ranks with at most k of n entries each, whose streams `codec` encodes.
+template <class T, class Index, class Codec>
+call_shape shape_of(const Codec& codec, const network_model& net, std::int64_t ranks, std::uint64_t n,
+                    std::uint64_t k) {
+  const double index_bytes = codec.template entry_bits<T, Index>(n, k) / 8 - sizeof(T);
+  call_shape call{ranks, static_cast<double>(n), static_cast<double>(k), sizeof(T), index_bytes};
+  if constexpr (requires { codec.template cost<T>(); }) call.coding = codec.template cost<T>() * net.gamma_coded;
+  return call;
+}
+
 /// Expected seconds of a call of the shape `p` by sparse recursive doubling. In round t (counted from 0), a rank sends
 /// its sum over 2^t ranks. The round takes alpha, plus beta for each byte of the sum, plus the time to encode and
 /// decode the sum, plus the time to merge two sums.

@@ -47,19 +47,6 @@ inline double seconds_sparcml(const network_model& net, const call_shape& p, dou
   return std::min(seconds_recursive_doubling(net, p), split);
 }
 
-namespace detail {
-
-/// A call with at most k of n entries on each rank, whose streams `codec` encodes.
-template <element T, index_type Index, class Codec>
-call_shape shape_of(const Codec& codec, const network_model& model, rank_t ranks, std::uint64_t n, std::uint64_t k) {
-  const double index_bytes = codec.template entry_bits<T, Index>(n, k) / 8 - sizeof(T);
-  call_shape call{ranks, static_cast<double>(n), static_cast<double>(k), sizeof(T), index_bytes};
-  if constexpr (requires { codec.template cost<T>(); }) call.coding = codec.template cost<T>() * model.gamma_coded;
-  return call;
-}
-
-} // namespace detail
-
 /// Runs the algorithm that the network model expects to be the fastest:
 /// - Streams: recursive doubling of coordinates while all streams are short (see sum_if_short). If a stream is not
 ///   short, the ranks know the largest number of entries of any rank, and all choose the same of recursive doubling,
@@ -121,10 +108,10 @@ struct cheapest {
     const auto codec = storage::streams_of(store);
     constexpr bool may_leave_out = requires { codec.template cost<T>(); };
     const double second_phase_bytes = block_bytes<T>(store);
-    call_shape call = detail::shape_of<T, Index>(codec, model, net.size(), mine.dimension(), k);
+    call_shape call = shape_of<T, Index>(codec, model, net.size(), mine.dimension(), k);
     bool codes = true;
     if constexpr (may_leave_out) {
-      const auto plain = detail::shape_of<T, Index>(storage::coo{}, model, net.size(), mine.dimension(), k);
+      const auto plain = shape_of<T, Index>(storage::coo{}, model, net.size(), mine.dimension(), k);
       codes = seconds_sparcml(model, call, second_phase_bytes) < seconds_sparcml(model, plain, second_phase_bytes);
       if (!codes) call = plain;
     }

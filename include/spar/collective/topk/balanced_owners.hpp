@@ -101,8 +101,16 @@ struct balanced_owners {
                                                typename Composition::state* state_now,
                                                typename Composition::report* report_now, sparse_stream<T, Index> mine,
                                                residual_view<T> residual, Op op) const& {
+    return reduce_selected(net, parts, state_now, report_now, std::move(mine), residual, op, parts->store);
+  }
+  /// The same with the storage `store` in place of that of the composition `parts`; changes `state_now` and
+  /// `report_now` in the same way, and returns what a rank contributed to dropped sums to `residual`.
+  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op, class Storage>
+  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
+                                               typename Composition::state* state_now,
+                                               typename Composition::report* report_now, sparse_stream<T, Index> mine,
+                                               residual_view<T> residual, Op op, Storage store) const& {
     using Topology = typename Composition::topology_type;
-    using Storage = typename Composition::storage_type;
     if constexpr (straight_topology<Topology>) net = net.in_order(parts->over.order());
     const auto ranks = static_cast<std::size_t>(net.size());
     const std::uint64_t n = mine.dimension();
@@ -126,7 +134,7 @@ struct balanced_owners {
     sparse_stream<T, Index> reduced;
     if constexpr (has_quotas<Topology, Storage>) {
       const auto reduce = [&](split_quotas& within) {
-        return reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors, &within);
+        return reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, store, errors, &within);
       };
       reduced = co_await reduce_within_quotas(net, mine.view(), owners, now.boundaries, anew, most, now.counts, last,
                                               riders.span()[static_cast<std::size_t>(net.rank())], reduce);
@@ -134,7 +142,7 @@ struct balanced_owners {
       last = {{.counted_first = true}};
       last.boundary_rounds =
           co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries, anew, most);
-      reduced = co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, parts->store, errors);
+      reduced = co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, store, errors);
     }
     if (reduced.is_dense()) reduced = co_await local::to_sparse(net, reduced.view(), op);
     // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
@@ -144,7 +152,7 @@ struct balanced_owners {
                                   now.global_threshold, shares.span(), riders.span());
     if constexpr (has_quotas<Topology, Storage>) keep_counts(riders.span(), now.counts);
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
-                                                         shares.span(), last.evened_out, parts->store, residual);
+                                                         shares.span(), last.evened_out, store, residual);
     co_await put_back_dropped(net, mine, sum.view(), residual);
     if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), residual);
     ++now.calls;
