@@ -72,6 +72,11 @@ function(spar_extend target)
   target_compile_definitions(${target} PRIVATE SPAR_ALL_CASES=$<BOOL:${SPAR_ALL_CASES}>)
 endfunction()
 
+# The tests for another processor, which an emulator runs at a fraction of the speed: what may depend on the processor,
+# such as the layout and alignment of memory, vectors, floating-point arithmetic, coroutines, and the order in which
+# threads see memory.
+set(spar_cross_tests "^(core|runtime|storage|selector)/|^(transport/messages|conformance/nonblocking|fuzz/coded)$")
+
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
 #               [ONE_THREAD] [KERNEL] [PLAIN] [EXTENDED])
 # Adds a GoogleTest program from layer/name_test.cpp (or the SOURCES) as the test layer.name.
@@ -86,6 +91,7 @@ function(spar_add_test path)
                         "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND
      OR (SPAR_SANITIZE AND arg_PLAIN)
+     OR (CMAKE_CROSSCOMPILING AND NOT path MATCHES "${spar_cross_tests}")
      OR (SPAR_SANITIZE MATCHES "thread" AND (arg_ONE_THREAD OR arg_KERNEL)))
     return()
   endif()
