@@ -249,7 +249,7 @@ TEST(cheapest_owners, the_models_times_and_choices_are_near_those_of_the_simulat
     const spar::simulator_options network{.latency = 0, .bandwidth = bandwidth, .overhead = 2e-5, .compute = 2e-9};
     const spar::network_model model{2e-5, 1 / bandwidth, 2e-9, 2e-9, 4e-9};
     for (const spar::rank_t ranks : {2, 3, 4, 8, 16, 64}) {
-      for (const std::uint64_t k : {300, 3000, 20'000}) {
+      for (const std::uint64_t k : {300U, 3000U, 20'000U}) {
         if (ranks == 64 && k == 3000) continue;                         // a rank exceeds a quota in nearly all calls
         if (ranks == 64 && k == 20'000 && bandwidth != 125e6) continue; // takes long
         const std::uint64_t n = 200 * k;
