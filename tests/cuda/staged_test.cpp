@@ -8,6 +8,7 @@
 #if SPAR_ALL_CASES
 #include <spar/sim.hpp>
 #endif
+#include <spar/storage/coded.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
@@ -65,7 +66,10 @@ TEST(staged, has_the_bits_of_the_host) {
     for (const spar::rank_t ranks : {1, 2, 3, 5}) {
       compare(ranks, 1000, spar::sparcml{});
       compare(ranks, 1000, spar::ring{});
-      compare(ranks, 1000, spar::compose(spar::selector::exact_topk{.k = 30}, spar::recursive_doubling{}));
+      const spar::selector::exact_topk largest{.k = 30};
+      compare(ranks, 1000, spar::compose(largest, spar::recursive_doubling{}));
+      compare(ranks, 1000, spar::compose(largest, spar::storage::coded<>{}, spar::recursive_doubling{}));
+      compare(ranks, 1000, spar::compose(largest, spar::storage::coded<7>{.fast = true}, spar::ssar_split{}));
       compare(ranks, 0, spar::ring{});
       compare(ranks, 1, spar::recursive_doubling{});
     }

@@ -153,12 +153,19 @@ class magnitude_range {
     for (std::size_t at = 0; at < values.size(); at += rice_block) {
       const whole_block<T> block(values.data() + at, std::min(rice_block, values.size() - at));
       vector<U> upper{};
+      vector<S> below{}, above{};
       for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
         const auto bits = magnitudes_of<T, Dropped>(bits_at(block.data() + e));
         const auto v = std::bit_cast<vector<S>>(bits);
-        least ^= (v ^ least) & (v < least);
-        most ^= (v ^ most) & (v > most);
+        below |= v<least, above |= v> most;
         upper += bits >> low;
+      }
+      if (has_any(below | above)) { // seldom: an update of each number would take twice as long as these tests
+        for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
+          const auto v = std::bit_cast<vector<S>>(magnitudes_of<T, Dropped>(bits_at(block.data() + e)));
+          least ^= (v ^ least) & (v < least);
+          most ^= (v ^ most) & (v > most);
+        }
       }
       for (unsigned e = 0; e < lanes<U>; ++e) sum += static_cast<double>(static_cast<S>(upper[e]));
     }
@@ -174,6 +181,13 @@ class magnitude_range {
 
   bool counts_from_most;
   U base;
+
+ private:
+  static bool has_any(vector<S> mask) {
+    S any{};
+    for (unsigned e = 0; e < lanes<U>; ++e) any |= mask[e];
+    return any != 0;
+  }
 };
 
 } // namespace detail
@@ -238,18 +252,18 @@ const std::byte* decode_gaps(const std::byte* in, const std::byte* end, index_ra
   return in;
 }
 
-/// The number of runs of adjacent indices.
+/// The number of runs of adjacent indices, or any number above half of the indices if there are more runs than that.
 template <index_type Index>
 std::size_t count_runs(std::span<const Index> indices) {
   std::size_t runs = indices.empty() ? 0 : 1, e = 1;
-  for (; e + rice_block <= indices.size(); e += rice_block) {
+  for (; e + rice_block <= indices.size() && runs <= indices.size() / 2; e += rice_block) {
     vector<Index> adjacent{};
     for (std::size_t f = e; f < e + rice_block; f += lanes<Index>)
       adjacent += std::bit_cast<vector<Index>>(bits_at(&indices[f]) - bits_at(&indices[f - 1]) == 1);
     runs += rice_block;
     for (unsigned f = 0; f < lanes<Index>; ++f) runs -= static_cast<std::size_t>(Index{} - adjacent[f]);
   }
-  for (; e < indices.size(); ++e) runs += indices[e] != indices[e - 1] + 1;
+  for (; e < indices.size() && runs <= indices.size() / 2; ++e) runs += indices[e] != indices[e - 1] + 1;
   return runs;
 }
 
@@ -378,15 +392,19 @@ std::byte* encode_values(std::span<const T> values, coding how, std::byte* out) 
     const auto base_bits = static_cast<detail::bits_of<T>>(range.base);
     std::memcpy(out, &base_bits, sizeof base_bits);
     out += sizeof base_bits;
-    const U turn = range.counts_from_most ? ~U{} : U{};
+    // (m ^ turn) - turned_base is m - base, or base - m if the numbers count from the largest magnitude.
+    const U turn = range.counts_from_most ? ~U{} : U{}, turned_base = range.base ^ turn;
     rice_numbers<U> x;
     for (std::size_t at = 0; at < values.size(); at += rice_block) {
       const std::size_t count = std::min(rice_block, values.size() - at);
       const detail::whole_block<T> block(values.data() + at, count);
       for (std::size_t e = 0; e < rice_block; e += detail::lanes<U>) {
         const auto bits = detail::bits_at(block.data() + e);
-        const auto distance = ((detail::magnitudes_of<T, Dropped>(bits) - range.base) ^ turn) - turn;
-        detail::store(x.data() + e, detail::has_sign<T> ? distance << 1 | bits >> detail::top_bit<T> : distance);
+        const auto magnitude = detail::magnitudes_of<T, Dropped>(bits);
+        if constexpr (detail::has_sign<T>)
+          detail::store(x.data() + e, ((magnitude << 1 ^ turn << 1) - (turned_base << 1)) | bits >> detail::top_bit<T>);
+        else
+          detail::store(x.data() + e, (magnitude ^ turn) - turned_base);
       }
       for (std::size_t e = count; e < rice_block; ++e) x[e] = 0;
       out = encode_numbers(x, count, how, out);
@@ -413,7 +431,7 @@ const std::byte* decode_values(const std::byte* in, const std::byte* end, std::s
     detail::bits_of<T> base_bits;
     std::memcpy(&base_bits, in, sizeof base_bits);
     in += sizeof base_bits;
-    const U base = base_bits;
+    const U turned_base = U{base_bits} ^ turn;
     rice_numbers<U> x;
     T* __restrict to = values.data();
     for (std::size_t at = 0; at < values.size(); at += rice_block, to += rice_block) {
@@ -422,7 +440,7 @@ const std::byte* decode_values(const std::byte* in, const std::byte* end, std::s
       if (in == nullptr) return nullptr;
       const auto value = [&](U number) {
         const U distance = detail::has_sign<T> ? number >> 1 : number;
-        return detail::join<T, Dropped>(((distance ^ turn) - turn) + base, number & 1);
+        return detail::join<T, Dropped>((distance + turned_base) ^ turn, number & 1);
       };
       if (count == rice_block) {
         for (std::size_t e = 0; e < rice_block; ++e) to[e] = value(x[e]);

@@ -69,6 +69,10 @@ constexpr U low_bits(unsigned bits) {
 template <class U>
 std::byte* pack_block(const U* __restrict x, unsigned bits, std::byte* __restrict out) {
   if (bits == 0) return out;
+  if (bits == digits<U>) {
+    std::memcpy(out, x, rice_block * sizeof(U));
+    return out + rice_block * sizeof(U);
+  }
   const U mask = low_bits<U>(bits);
   vector<U> word{};
   unsigned fill = 0;
@@ -80,7 +84,7 @@ std::byte* pack_block(const U* __restrict x, unsigned bits, std::byte* __restric
       store(out, word);
       out += 16;
       fill -= digits<U>;
-      word = fill == 0 ? vector<U>{} : v >> (bits - fill);
+      word = v >> (bits - fill); // 0 if no bits are left
     }
   }
   return out;
@@ -184,28 +188,30 @@ const std::byte* add_unary(const std::byte* in, const std::byte* end, std::size_
   return in + position[count - 1] / 8 + 1;
 }
 
-/// The sum of the numbers of a block, and the union of their bits.
+/// The union of the bits of the numbers of a block.
 template <class U>
-struct number_totals {
-  double sum;
-  U any;
-};
+U union_of(const U* x) {
+  std::array<vector<U>, 4> any{}; // a single one would be a chain of operations that wait for each other
+  for (std::size_t e = 0; e < rice_block; e += 4 * lanes<U>)
+    for (unsigned v = 0; v < 4; ++v) any[v] |= load<vector<U>>(x + e + v * lanes<U>);
+  any[0] |= any[1] | any[2] | any[3];
+  for (unsigned e = 1; e < lanes<U>; ++e) any[0][0] |= any[0][e];
+  return any[0][0];
+}
+/// The sum of the numbers of a block.
 template <class U>
-number_totals<U> totals_of(const U* x) {
+double sum_of(const U* x) {
   constexpr unsigned half = digits<U> / 2;
-  vector<U> any{}, low{}, high{}; // sums of the halves of 256 numbers do not overflow
+  vector<U> low{}, high{}; // sums of the halves of 256 numbers do not overflow
   for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
     const auto v = load<vector<U>>(x + e);
-    any |= v;
     low += v & low_bits<U>(half);
     high += v >> half;
   }
-  number_totals<U> total{};
-  for (unsigned e = 0; e < lanes<U>; ++e) {
-    total.any |= any[e];
-    total.sum += static_cast<double>(low[e]) + static_cast<double>(high[e]) * static_cast<double>(U{1} << half);
-  }
-  return total;
+  double sum = 0;
+  for (unsigned e = 0; e < lanes<U>; ++e)
+    sum += static_cast<double>(low[e]) + static_cast<double>(high[e]) * static_cast<double>(U{1} << half);
+  return sum;
 }
 /// The sum of the numbers of a block, each shifted right by `bits`.
 template <class U>
@@ -229,12 +235,11 @@ inline constexpr unsigned is_rice = 0x80; // in the first byte of a block, whose
 /// unary part in whole bytes, which contains, for each number, as many zeros as its other bits say, and a one.
 template <class U>
 std::byte* encode_numbers(const rice_numbers<U>& x, std::size_t count, coding how, std::byte* out) {
-  const auto total = detail::totals_of(x.data());
-  const auto width = static_cast<unsigned>(std::bit_width(total.any));
+  const auto width = static_cast<unsigned>(std::bit_width(detail::union_of(x.data())));
   unsigned bits = width, unary = 0;
   if (how == coding::smallest) {
     // The best l for numbers with a geometric distribution of this mean.
-    const double mean = total.sum / static_cast<double>(count);
+    const double mean = detail::sum_of(x.data()) / static_cast<double>(count);
     const auto low = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(0.4812 * (mean + 0.5))));
     if (low < width) {
       const auto ones = static_cast<std::size_t>(detail::sum_of_quotients(x.data(), low)) + count;
