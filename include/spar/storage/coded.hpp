@@ -3,7 +3,8 @@
 #pragma once
 
 #include <spar/core/error.hpp>
-#include <spar/storage/kernel/coded.hpp>
+#include <spar/storage/kernel/coded_indices.hpp>
+#include <spar/storage/kernel/coded_values.hpp>
 #include <spar/storage/stream_codec.hpp>
 
 #include <cstddef>

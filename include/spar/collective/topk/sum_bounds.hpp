@@ -10,7 +10,7 @@
 #include <spar/core/op.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
-#include <spar/storage/kernel/coded.hpp>
+#include <spar/storage/kernel/coded_values.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/sparse_stream.hpp>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Messages that contain entries, by a stream codec, and also index sets and values without indices, in the code of
-// storage/kernel/coded.hpp.
+// storage/kernel/coded_indices.hpp and coded_values.hpp.
 #pragma once
 
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/coded.hpp>
-#include <spar/storage/kernel/coded.hpp>
+#include <spar/storage/kernel/coded_indices.hpp>
+#include <spar/storage/kernel/coded_values.hpp>
 
 #include <array>
 #include <cstddef>

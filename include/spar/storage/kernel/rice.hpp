@@ -38,6 +38,24 @@ constexpr std::size_t rice_bound(std::size_t count) noexcept {
 
 namespace detail {
 
+/// A block of elements: those of the user, or a copy of a short block, whose rest repeats the first element.
+template <class T>
+class whole_block {
+ public:
+  whole_block(const T* from, std::size_t count) : data_(from) {
+    if (count == rice_block) return;
+    std::memcpy(static_cast<void*>(copy_.data()), from, count * sizeof(T));
+    for (std::size_t e = count; e < rice_block; ++e) copy_[e] = from[0];
+    data_ = copy_.data();
+  }
+  whole_block(const whole_block&) = delete;
+  [[nodiscard]] const T* data() const noexcept { return data_; }
+
+ private:
+  std::array<T, rice_block> copy_;
+  const T* data_;
+};
+
 template <class U>
 struct vector_of {
   typedef U type __attribute__((vector_size(16))); // NOLINT(modernize-use-using): g++ rejects the attribute in `using`

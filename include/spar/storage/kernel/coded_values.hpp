@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The code of values: distances from the smallest or largest magnitude, in blocks of Rice codes or of numbers of equal
+// width.
+#pragma once
+
+#include <spar/core/element.hpp>
+#include <spar/storage/kernel/rice.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <type_traits>
+
+namespace spar::kernel {
+
+namespace detail {
+
+/// How a value becomes a magnitude, which fits into one bit less than the value, and a sign, so that values of about
+/// the same size have about the same magnitude. Values of other types are copied.
+template <class T>
+concept has_magnitude = is_floating<T> || (std::is_integral_v<T> && sizeof(T) >= 4);
+
+/// The numbers that stand for values of type T.
+template <class T>
+using number_of = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+
+template <class T>
+inline constexpr unsigned mantissa_digits = code_of<T> == element_code::float32   ? 23
+                                            : code_of<T> == element_code::float64 ? 52
+                                            : code_of<T> == element_code::float16 ? 10
+                                                                                  : 7;
+
+/// The numbers that the bits of the elements from[0], from[1], ... are, as many as a vector has lanes.
+template <class T>
+[[gnu::always_inline]] inline vector<number_of<T>> bits_at(const T* from) {
+  if constexpr (sizeof(T) == sizeof(number_of<T>)) {
+    return load<vector<number_of<T>>>(from);
+  } else {
+    vector<number_of<T>> bits{};
+    for (unsigned e = 0; e < lanes<number_of<T>>; ++e) bits[e] = std::bit_cast<bits_of<T>>(from[e]);
+    return bits;
+  }
+}
+
+/// Drops the lowest `Dropped` bits of the magnitudes of floating-point numbers, rounding to nearest, ties to even. A
+/// finite number stays finite, so one that would become infinite is rounded towards zero. NaN stays NaN.
+template <class T, unsigned Dropped>
+[[gnu::always_inline]] inline vector<number_of<T>> round_magnitudes(vector<number_of<T>> v) {
+  using U = number_of<T>;
+  using S = std::make_signed_t<U>;
+  const auto mask = [](auto comparison) { return std::bit_cast<vector<U>>(comparison); };
+  const auto as_signed = [](vector<U> u) { return std::bit_cast<vector<S>>(u); }; // compared in one instruction
+  constexpr U infinite = low_bits<U>(8 * sizeof(T) - 1) >> mantissa_digits<T> << mantissa_digits<T>;
+  constexpr U largest = (infinite >> Dropped) - 1;
+  const vector<U> up = (v + low_bits<U>(Dropped - 1) + (v >> Dropped & 1)) >> Dropped, cut = v >> Dropped;
+  const vector<U> fits = mask(as_signed(up) <= S{largest});
+  const vector<U> is_finite = mask(as_signed(v) < S{infinite});
+  const vector<U> looks_infinite = mask(as_signed(v) > S{infinite}) & mask(as_signed(cut) == S{infinite >> Dropped});
+  const vector<U> finite = (up & fits) | (largest & ~fits);
+  return (finite & is_finite) | ((cut | (looks_infinite & 1)) & ~is_finite);
+}
+
+template <class T>
+inline constexpr unsigned top_bit = 8 * sizeof(T) - 1;
+
+/// The magnitudes of values, given their bits: of v < 0, an integer, -v - 1.
+template <class T, unsigned Dropped>
+[[gnu::always_inline]] inline vector<number_of<T>> magnitudes_of(vector<number_of<T>> bits) {
+  if constexpr (is_floating<T> && Dropped != 0)
+    return round_magnitudes<T, Dropped>(bits & low_bits<number_of<T>>(top_bit<T>));
+  else if constexpr (is_floating<T>)
+    return bits & low_bits<number_of<T>>(top_bit<T>);
+  else if constexpr (std::is_signed_v<T>)
+    return bits ^ -(bits >> top_bit<T>);
+  else
+    return bits;
+}
+template <class T, unsigned Dropped>
+[[gnu::always_inline]] inline T join(number_of<T> magnitude, number_of<T> sign) {
+  using U = number_of<T>;
+  U bits = magnitude;
+  if constexpr (is_floating<T>)
+    bits = magnitude << Dropped | sign << top_bit<T>;
+  else if constexpr (std::is_signed_v<T>)
+    bits = magnitude ^ (U{} - sign);
+  return std::bit_cast<T>(static_cast<bits_of<T>>(bits));
+}
+
+template <class T>
+inline constexpr bool has_sign = is_floating<T> || std::is_signed_v<T>;
+
+/// The smallest and the largest magnitude of values, and whether the mean is closer to the largest one. Of magnitudes
+/// with a highest bit, the results are other magnitudes, so that the code is correct, but longer.
+template <class T, unsigned Dropped>
+class magnitude_range {
+  using U = number_of<T>;
+  using S = std::make_signed_t<U>;
+
+ public:
+  explicit magnitude_range(std::span<const T> values) {
+    vector<S> least = vector<S>{} + std::numeric_limits<S>::max(), most{};
+    constexpr unsigned low = 8; // bits that are left out of sums, so that a block's sum fits into a lane
+    double sum = 0;
+    for (std::size_t at = 0; at < values.size(); at += rice_block) {
+      const whole_block<T> block(values.data() + at, std::min(rice_block, values.size() - at));
+      vector<U> upper{};
+      vector<S> below{}, above{};
+      for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
+        const auto bits = magnitudes_of<T, Dropped>(bits_at(block.data() + e));
+        const auto v = std::bit_cast<vector<S>>(bits);
+        below |= v<least, above |= v> most;
+        upper += bits >> low;
+      }
+      if (has_any(below | above)) { // seldom: an update of each number would take twice as long as these tests
+        for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
+          const auto v = std::bit_cast<vector<S>>(magnitudes_of<T, Dropped>(bits_at(block.data() + e)));
+          least ^= (v ^ least) & (v < least);
+          most ^= (v ^ most) & (v > most);
+        }
+      }
+      for (unsigned e = 0; e < lanes<U>; ++e) sum += static_cast<double>(static_cast<S>(upper[e]));
+    }
+    for (unsigned e = 1; e < lanes<U>; ++e) {
+      least[0] = std::min<S>(least[0], least[e]);
+      most[0] = std::max<S>(most[0], most[e]);
+    }
+    const auto blocks = static_cast<double>((values.size() + rice_block - 1) / rice_block);
+    const auto twice = static_cast<double>((least[0] >> low) + (most[0] >> low));
+    counts_from_most = 2 * sum > blocks * rice_block * twice;
+    base = static_cast<U>(counts_from_most ? most[0] : least[0]);
+  }
+
+  bool counts_from_most;
+  U base;
+
+ private:
+  static bool has_any(vector<S> mask) {
+    S any{};
+    for (unsigned e = 0; e < lanes<U>; ++e) any |= mask[e];
+    return any != 0;
+  }
+};
+
+} // namespace detail
+
+/// An upper bound on the bytes of `count` encoded values, and the room that `encode_values` needs.
+template <element T>
+constexpr std::size_t coded_values_bound(std::size_t count) noexcept {
+  if constexpr (detail::has_magnitude<T>)
+    return 1 + sizeof(T) + rice_bound<detail::number_of<T>>(count);
+  else
+    return count * sizeof(T);
+}
+
+/// Encodes values, of whose mantissas the lowest `Dropped` bits are rounded away; `Dropped` is 0 for integers. Returns
+/// the end of the encoded bytes.
+template <unsigned Dropped, element T>
+std::byte* encode_values(std::span<const T> values, coding how, std::byte* out) {
+  if constexpr (!detail::has_magnitude<T>) {
+    detail::copy(out, std::as_bytes(values).data(), values.size_bytes());
+    return out + values.size_bytes();
+  } else {
+    using U = detail::number_of<T>;
+    if (values.empty()) return out;
+    const detail::magnitude_range<T, Dropped> range(values);
+    *out++ = static_cast<std::byte>(range.counts_from_most);
+    const auto base_bits = static_cast<detail::bits_of<T>>(range.base);
+    std::memcpy(out, &base_bits, sizeof base_bits);
+    out += sizeof base_bits;
+    // (m ^ turn) - turned_base is m - base, or base - m if the numbers count from the largest magnitude.
+    const U turn = range.counts_from_most ? ~U{} : U{}, turned_base = range.base ^ turn;
+    rice_numbers<U> x;
+    for (std::size_t at = 0; at < values.size(); at += rice_block) {
+      const std::size_t count = std::min(rice_block, values.size() - at);
+      const detail::whole_block<T> block(values.data() + at, count);
+      for (std::size_t e = 0; e < rice_block; e += detail::lanes<U>) {
+        const auto bits = detail::bits_at(block.data() + e);
+        const auto magnitude = detail::magnitudes_of<T, Dropped>(bits);
+        if constexpr (detail::has_sign<T>)
+          detail::store(x.data() + e, ((magnitude << 1 ^ turn << 1) - (turned_base << 1)) | bits >> detail::top_bit<T>);
+        else
+          detail::store(x.data() + e, (magnitude ^ turn) - turned_base);
+      }
+      for (std::size_t e = count; e < rice_block; ++e) x[e] = 0;
+      out = encode_numbers(x, count, how, out);
+    }
+    return out;
+  }
+}
+
+/// Decodes values. Returns the end of their encoding, or nullptr if the bytes from `in` to `end` are too few or cannot
+/// be decoded.
+template <unsigned Dropped, element T>
+const std::byte* decode_values(const std::byte* in, const std::byte* end, std::span<T> values) {
+  if constexpr (!detail::has_magnitude<T>) {
+    if (static_cast<std::size_t>(end - in) < values.size_bytes()) return nullptr;
+    detail::copy(std::as_writable_bytes(values).data(), in, values.size_bytes());
+    return in + values.size_bytes();
+  } else {
+    using U = detail::number_of<T>;
+    if (values.empty()) return in;
+    if (static_cast<std::size_t>(end - in) < 1 + sizeof(T)) return nullptr;
+    const auto counts_from_most = static_cast<unsigned>(*in++);
+    if (counts_from_most > 1) return nullptr;
+    const U turn = U{} - U{counts_from_most};
+    detail::bits_of<T> base_bits;
+    std::memcpy(&base_bits, in, sizeof base_bits);
+    in += sizeof base_bits;
+    const U turned_base = U{base_bits} ^ turn;
+    rice_numbers<U> x;
+    T* __restrict to = values.data();
+    for (std::size_t at = 0; at < values.size(); at += rice_block, to += rice_block) {
+      const std::size_t count = std::min(rice_block, values.size() - at);
+      in = decode_numbers(in, end, count, x);
+      if (in == nullptr) return nullptr;
+      const auto value = [&](U number) {
+        const U distance = detail::has_sign<T> ? number >> 1 : number;
+        return detail::join<T, Dropped>((distance + turned_base) ^ turn, number & 1);
+      };
+      if (count == rice_block) {
+        for (std::size_t e = 0; e < rice_block; ++e) to[e] = value(x[e]);
+      } else {
+        for (std::size_t e = 0; e < count; ++e) to[e] = value(x[e]);
+      }
+    }
+    return in;
+  }
+}
+
+} // namespace spar::kernel
