@@ -426,16 +426,16 @@ with tempfile.TemporaryDirectory() as directory:
     lines = [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
     measured = {name: float(value) for name, value in lines}
     expect(len(measured) == 5 and all(x >= 0 for x in measured.values()), f"calibrated: {measured}")
-    cheap = "--systems sparcml --count 10000 --density 0.1 --iterations 1 --warmup 0 --check".split()
-    r = rows(*cheap, "--ranks", "3", "--network", str(path))["sparcml", 0.1]
+    cheap = "--systems sparcml --count 10000 --density 0.06 --iterations 1 --warmup 0 --check".split()
+    r = rows(*cheap, "--ranks", "3", "--network", str(path))["sparcml", 0.06]
     expect(all(r[name] == value for name, value in measured.items()), f"chosen by {r}, not by {measured}")
     # If messages cost nothing, P - 1 messages per rank; if they are expensive, as few as possible.
     counts = []
     for alpha in [0, 1]:
         path.write_text(f"alpha {alpha}\nbeta 1e-9\ngamma_sparse 1e-7\ngamma_dense 1\n")
         os.environ["SPAR_NETWORK"] = str(path)
-        counts.append(rows(*cheap, "--ranks", "8")["sparcml", 0.1]["messages"])
-        expect(rows(*cheap, "--transport", "sim")["sparcml", 0.1]["alpha"] == 1e-6,
+        counts.append(rows(*cheap, "--ranks", "8")["sparcml", 0.06]["messages"])
+        expect(rows(*cheap, "--transport", "sim")["sparcml", 0.06]["alpha"] == 1e-6,
                "the simulator has its own network")
     expect(counts[0] > counts[1], f"{counts} messages whatever one costs")
     # The simulator applies the file's parameters to sparse and to dense systems.
