@@ -48,6 +48,22 @@ std::string error_of(const Call& call) {
 
 // --- errors before a message is sent ---
 
+TEST(bad_input, options_of_recursive_doubling) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    const std::array<std::uint32_t, 1> indices{3};
+    const std::array<float, 1> values{1};
+    const auto error_with = [&](const spar::recursive_doubling& schedule) {
+      return error_of([&] { spar::allreduce(net, spar::sparse_view(8, indices, values), schedule); });
+    };
+    EXPECT_TRUE(says(error_with({.dense_from = -1}), {"recursive_doubling", "dense_from is -1", "0 or more"}));
+    EXPECT_TRUE(says(error_with({.parts = 0}), {"recursive_doubling", "parts is 0", "1 to 8"}));
+    EXPECT_TRUE(says(error_with({.parts = 9}), {"recursive_doubling", "parts is 9", "1 to 8"}));
+    EXPECT_EQ(net.statistics().messages_sent, 0U);
+    EXPECT_EQ(error_with({.parts = 8}), "");
+  });
+}
+
 /// Every collective that takes a stream rejects `wrong` with an error that contains `parts`, and sends nothing.
 template <class T, class Index>
 void expect_refused(const spar::stream_view<T, Index>& wrong, const std::vector<std::string>& parts) {

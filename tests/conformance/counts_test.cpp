@@ -6,6 +6,8 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
+#include <spar/storage/coded.hpp>
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -366,6 +368,74 @@ TEST(counts, a_stream_that_turned_dense_is_sent_as_n_values) {
     const auto results = measure(mode::sim, mine, spar::recursive_doubling{});
     for (const auto& result : results) EXPECT_EQ(result.cost.bytes_sent, 40 * 8 + (rounds - 1) * 100 * 4);
   }
+}
+
+/// Streams of `ranks` ranks that overlap, with many entries at the low indices, where sums turn dense, and few at the
+/// others, where they do not.
+inputs crowded_inputs(spar::rank_t ranks) {
+  inputs all(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    all[r].n = 1001;
+    for (std::uint64_t i = 0; i < 1001; i += 1 + i / 20) {
+      all[r].indices.push_back(static_cast<index>(i + r % 2));
+      all[r].values.push_back(static_cast<float>(1 + r));
+      if (i + r % 2 == 1000) break;
+    }
+  }
+  return all;
+}
+
+/// Checks that recursive doubling in parts has the result of recursive doubling as a whole, and sends a message for
+/// each part. Returns the bytes that each rank sends.
+template <class Storage>
+std::vector<std::uint64_t> expect_parts(mode where, const inputs& mine, std::uint64_t parts) {
+  using schedule = spar::recursive_doubling;
+  const auto whole = measure(where, mine, spar::compose(Storage(), schedule{}));
+  const auto divided = measure(where, mine, spar::compose(Storage(), schedule{.parts = parts}));
+  std::vector<std::uint64_t> bytes;
+  for (std::size_t r = 0; r < mine.size(); ++r) {
+    std::vector<float> expected(mine[0].n, 0), sum(mine[0].n, 0);
+    whole[r].sum.view().to_dense(std::span(expected), 0.0F);
+    divided[r].sum.view().to_dense(std::span(sum), 0.0F);
+    EXPECT_EQ(sum, expected) << where << ", P = " << mine.size() << ", " << parts << " parts, rank " << r;
+    EXPECT_EQ(divided[r].cost.messages_sent, parts * whole[r].cost.messages_sent);
+    bytes.push_back(divided[r].cost.bytes_sent);
+  }
+  return bytes;
+}
+
+TEST(counts, recursive_doubling_in_parts_has_the_same_sum_and_a_message_for_each_part) {
+  for (const mode where : free_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      for (const std::uint64_t parts : {2U, 3U, 8U}) {
+        for (const auto& mine : {extreme_inputs(ranks, true), random_inputs(ranks, 50, 40'000, 1)}) {
+          const auto bytes = expect_parts<spar::storage::coo>(where, mine, parts);
+          const costs c = costs_of(mine);
+          for (std::size_t r = 0; r < mine.size(); ++r) EXPECT_EQ(bytes[r], c.recursive_doubling(r).bytes);
+        }
+        for (const auto& mine : {crowded_inputs(ranks), random_inputs(ranks, 0, 0, 1), random_inputs(ranks, 1, 1, 3)}) {
+          expect_parts<spar::storage::coo>(where, mine, parts);
+          expect_parts<spar::storage::coded<>>(where, mine, parts);
+        }
+      }
+    }
+  }
+}
+
+TEST(counts, a_part_turns_dense_alone) {
+  // The first of two parts has all entries: 200 + 200 are more than half of its 500 indices, but not of all 1000.
+  inputs mine(2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    mine[r].n = 1000;
+    for (std::uint64_t e = 0; e < 200; ++e) {
+      mine[r].indices.push_back(static_cast<index>(2 * e + r));
+      mine[r].values.push_back(static_cast<float>(e + r));
+    }
+  }
+  for (const auto& result : measure(mode::sim, mine, spar::recursive_doubling{})) EXPECT_FALSE(result.sum.is_dense());
+  for (const auto& result : measure(mode::sim, mine, spar::recursive_doubling{.parts = 2}))
+    EXPECT_TRUE(result.sum.is_dense());
+  expect_parts<spar::storage::coo>(mode::sim, mine, 2);
 }
 
 // --- dense ---

@@ -68,13 +68,14 @@ struct reduce_and_broadcast {
     co_return co_await broadcast(net, sum.view(), root, store, residual);
   }
 };
-/// Sums turn dense early, so that one side of an exchange may be dense and the other sparse.
+/// Sums of three parts of the indices turn dense early, so that one side of an exchange may be dense and the other
+/// sparse, and one part of the result dense and another sparse.
 struct early_dense_doubling {
   static constexpr std::string_view name = spar::recursive_doubling::name;
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,
                                                        Storage store, spar::residual_view<T> residual) const& {
-    const spar::recursive_doubling algorithm{.dense_from = 0.3};
+    const spar::recursive_doubling algorithm{.dense_from = 0.3, .parts = 3};
     co_return co_await algorithm(net, mine, op, store, residual);
   }
 };

@@ -98,7 +98,26 @@ TEST(cost_model, counts_the_time_of_coding) {
               1e-12);
   // Where coding takes long, sums turn dense earlier, and nothing dense is encoded.
   EXPECT_LT((spar::call_shape{8, 1000, 100, 4, 0.2, 1e-6}.dense_limit(network)), 10);
-  EXPECT_EQ((spar::call_shape{8, 1000, 900, 4, 4, 1e-6}.stream_seconds(network, 900)), 4000 * network.beta);
+  EXPECT_EQ((spar::call_shape{8, 1000, 900, 4, 4, 1e-6}.coding_seconds(network, 900)), 0);
+}
+
+TEST(cost_model, hides_work_behind_messages_of_other_parts) {
+  const spar::network_model net{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 2e-9, .gamma_dense = 0};
+  // Two rounds with 1e5 and 2e5 entries of 8 bytes. Work: 4 ns to merge an entry of each side, and the coding.
+  const auto seconds = [&](double coding, std::uint64_t parts) {
+    return spar::seconds_recursive_doubling(net, {4, 1e12, 1e5, 4, 4, coding}, parts);
+  };
+  EXPECT_NEAR(seconds(1e-9, 1), 2e-5 + 3e5 * (8e-9 + 5e-9), 1e-9);
+  EXPECT_NEAR(seconds(1e-9, 2), 4e-5 + 3e5 * (8e-9 + 5e-9 / 2), 1e-9);  // sending takes longer than work
+  EXPECT_NEAR(seconds(1e-8, 4), 8e-5 + 3e5 * (14e-9 + 8e-9 / 4), 1e-9); // work takes longer than sending
+  // The fold receives k entries, encoded, and merges them; the result is only decoded.
+  const double folded = spar::seconds_recursive_doubling(net, {3, 1e12, 1e5, 4, 4, 1e-9}, 2);
+  EXPECT_NEAR(folded, 6e-5 + 2e5 * (8e-9 + 5e-9 / 2) + 3e5 * (8e-9 + 1e-9 / 2), 1e-9);
+
+  EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e5, 4, 4, 1e-9}), 2U);
+  EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e3, 4, 4, 1e-9}), 1U); // saves 4 us, and two messages take 20 us
+  EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e5, 4, 4, 0}), 1U);    // not encoded
+  EXPECT_EQ(spar::parts_of_doubling(net, {1, 1e12, 1e5, 4, 4, 1e-9}), 1U);
 }
 
 TEST(cost_model, chooses_what_the_paper_recommends) {

@@ -130,6 +130,29 @@ TEST(set_network, streams_are_coded_where_that_is_faster) {
   }
 }
 
+// While a rank encodes, decodes and merges one part of a stream, the other part is on the way.
+TEST(set_network, encoded_streams_are_sent_in_two_parts_where_the_work_takes_longer_than_a_message) {
+  const auto messages = [](double alpha, const auto& storage) {
+    std::uint64_t sent = 0;
+    spar::thread_group group(4);
+    group.run([&](spar::threads& net) {
+      spar::set_network(net, {.alpha = alpha, .beta = 8e-9, .gamma_sparse = 2e-9, .gamma_coded = 1e-8});
+      std::vector<std::uint32_t> indices(2000);
+      for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = 500 * i + static_cast<std::uint32_t>(net.rank());
+      const std::vector<float> values(indices.size(), 1.0F);
+      const auto sum = spar::allreduce(net, spar::sparse_view(1'000'000, indices, values), storage);
+      EXPECT_EQ(sum.count(), 8000U);
+      if (net.rank() == 2) sent = net.last_call().messages_sent;
+    });
+    return sent;
+  };
+  // Two messages of the agreement and two of recursive doubling. Of the 75 us of work in the longest round, half may
+  // hide behind messages, and in the first round a quarter.
+  EXPECT_EQ(messages(2e-5, spar::storage::coded<>()), 2 + 2 * 2);
+  EXPECT_EQ(messages(3e-5, spar::storage::coded<>()), 2 + 2);
+  EXPECT_EQ(messages(2e-5, spar::storage::coo()), 2 + 2);
+}
+
 /// Whether `cheapest` uses `coded` on 8 ranks with 100'000 of 10'000'000 entries each, at `beta` seconds per byte.
 template <class T>
 bool is_coded(double beta) {

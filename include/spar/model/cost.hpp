@@ -55,9 +55,9 @@ struct call_shape {
   [[nodiscard]] double stream_bytes(const network_model& net, double entries) const noexcept {
     return entries <= dense_limit(net) ? entries * entry_bytes() : n * value_bytes;
   }
-  /// Seconds to send a stream with `entries` entries, to encode it and to decode it on its arrival.
-  [[nodiscard]] double stream_seconds(const network_model& net, double entries) const noexcept {
-    return net.beta * stream_bytes(net, entries) + (entries <= dense_limit(net) ? entries * coding : 0);
+  /// Seconds to encode a stream with `entries` entries and to decode it on its arrival.
+  [[nodiscard]] double coding_seconds(const network_model& net, double entries) const noexcept {
+    return entries <= dense_limit(net) ? entries * coding : 0;
   }
   /// Seconds to merge two streams that have `entries` entries in total.
   [[nodiscard]] double merge_seconds(const network_model& net, double entries) const noexcept {
@@ -80,21 +80,32 @@ call_shape shape_of(const Codec& codec, const network_model& net, std::int64_t r
   return call;
 }
 
-/// Expected seconds of a call of the shape `p` by sparse recursive doubling. In round t (counted from 0), a rank sends
-/// its sum over 2^t ranks. The round takes alpha, plus beta for each byte of the sum, plus the time to encode and
-/// decode the sum, plus the time to merge two sums.
-inline double seconds_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
+/// Expected seconds of a call of the shape `p` by sparse recursive doubling in `parts` parts of the index range. In
+/// round t (counted from 0), a rank sends its sum over 2^t ranks. The round takes alpha for each part, beta for each
+/// byte of the sum, and the time of the work: to encode and decode the sum, and to merge two sums. Ranks work on one
+/// part while another is on the way, so only the share 1 / parts of the shorter of both times adds to the longer one.
+inline double seconds_recursive_doubling(const network_model& net, const call_shape& p,
+                                         std::uint64_t parts = 1) noexcept {
+  const auto messages = static_cast<double>(parts);
+  const auto step = [&](double sent, double merged) {
+    const double sending = net.beta * p.stream_bytes(net, sent);
+    const double work = p.coding_seconds(net, sent) + (merged > 0 ? p.merge_seconds(net, merged) : 0);
+    return messages * net.alpha + std::max(sending, work) + std::min(sending, work) / messages;
+  };
   double seconds = 0;
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
     const double entries = p.expected_union(together);
-    seconds += net.alpha + p.stream_seconds(net, entries) + p.merge_seconds(net, 2 * entries);
+    seconds += step(entries, 2 * entries);
   }
-  if (!p.power_of_two()) { // the fold: a message with k entries before the rounds, and one with the result after them
-    const double result = p.expected_union(p.ranks);
-    seconds +=
-        2 * net.alpha + p.stream_seconds(net, p.k) + p.stream_seconds(net, result) + p.merge_seconds(net, 2 * p.k);
-  }
+  // the fold: a message with k entries before the rounds, and one with the result after them
+  if (!p.power_of_two()) seconds += step(p.k, 2 * p.k) + step(p.expected_union(p.ranks), 0);
   return seconds;
+}
+
+/// The number of parts, 1 or 2, in which recursive doubling of a call of the shape `p` is expected to be the fastest.
+/// If streams are not encoded, ranks have little work besides sending, for which processors may be as busy as links: 1.
+inline std::uint64_t parts_of_doubling(const network_model& net, const call_shape& p) noexcept {
+  return p.coding > 0 && seconds_recursive_doubling(net, p, 2) < seconds_recursive_doubling(net, p, 1) ? 2 : 1;
 }
 
 /// Expected seconds of the split phase of a call of the shape `p`: a rank sends P - 1 messages, which together contain

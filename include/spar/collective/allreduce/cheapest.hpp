@@ -33,7 +33,7 @@ enum class sparcml_choice { doubling, ssar, dsar };
 /// `p` contains P, k and n. `second_phase_bytes` is the number of bytes of a value in DSAR's second phase.
 inline sparcml_choice choose_sparcml(const network_model& net, const call_shape& p,
                                      double second_phase_bytes) noexcept {
-  const double doubling = seconds_recursive_doubling(net, p);
+  const double doubling = seconds_recursive_doubling(net, p, parts_of_doubling(net, p));
   const double ssar = seconds_ssar_split(net, p);
   const double dsar = seconds_dsar_split(net, p, second_phase_bytes);
   if (doubling <= ssar && doubling <= dsar) return sparcml_choice::doubling;
@@ -44,7 +44,7 @@ inline sparcml_choice choose_sparcml(const network_model& net, const call_shape&
 /// the same `p` and the same `second_phase_bytes`.
 inline double seconds_sparcml(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
   const double split = std::min(seconds_ssar_split(net, p), seconds_dsar_split(net, p, second_phase_bytes));
-  return std::min(seconds_recursive_doubling(net, p), split);
+  return std::min(seconds_recursive_doubling(net, p, parts_of_doubling(net, p)), split);
 }
 
 /// Runs the algorithm that the network model expects to be the fastest:
@@ -115,7 +115,8 @@ struct cheapest {
       codes = seconds_sparcml(model, call, second_phase_bytes) < seconds_sparcml(model, plain, second_phase_bytes);
       if (!codes) call = plain;
     }
-    const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model)};
+    const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model),
+                                             .parts = parts_of_doubling(model, call)};
     const ssar_split ssar;
     const dsar_split dsar;
     const auto chosen = choose_sparcml(model, call, second_phase_bytes);

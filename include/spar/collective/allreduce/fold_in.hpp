@@ -36,24 +36,24 @@ task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op)
   net.compute(x.size());
 }
 
-/// Folds streams, on a rank that has a partner. An active rank returns the sum of both partners' streams, which is
-/// dense if either stream is dense or both streams together have more than `limit` entries. An inactive rank sends its
-/// stream to its active partner and returns an empty stream; the caller later receives the result from the partner.
-/// Adds the rounding errors of this rank's encoding to `residual`, unless `residual` is empty.
+/// Folds streams, whose indices lie in `range`, on a rank that has a partner. An active rank returns the sum of both
+/// partners' streams, which is dense if either stream is dense or both streams together have more than `limit` entries.
+/// An inactive rank sends its stream to its active partner and returns an empty stream; the caller later receives the
+/// result from the partner. Adds the rounding errors of this rank's encoding to `residual`, unless `residual` is empty.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> fold_in(channel<Net> net, folded_ranks folded, stream_view<T, Index> mine,
-                                      std::uint64_t limit, Op op, Storage store, residual_view<T> residual) {
-  const index_range all{0, mine.dimension()};
+                                      index_range range, std::uint64_t limit, Op op, Storage store,
+                                      residual_view<T> residual) {
   if (!folded.active()) {
     outgoing<Storage, T, Index> out;
-    co_await net.send(folded.partner(), co_await out(net, store, mine, all, step_of(0, net.rank())));
-    out.keep_error(net, store, mine, all, residual);
+    co_await net.send(folded.partner(), co_await out(net, store, mine, range, step_of(0, net.rank())));
+    out.keep_error(net, store, mine, range, residual);
     co_return sparse_stream<T, Index>();
   }
   incoming<Storage, T, Index> theirs(net.value_memory());
   co_await net.receive(folded.partner(), theirs);
-  const auto lower = co_await theirs.view(net, store, all);
-  auto sum = co_await local::merge(net, lower, mine, all, limit, op);
+  const auto lower = co_await theirs.view(net, store, range);
+  auto sum = co_await local::merge(net, lower, mine, range, limit, op);
   net.compute(lower.count() + mine.count());
   co_return sum;
 }

@@ -105,7 +105,8 @@ struct rabenseifner {
     stream_view<T, Index> have = mine;
 
     if (folded.has_partner()) {
-      auto folding = fold_in(net, folded, mine, storage::delta<T, Index>(store, n), op, store, residual);
+      auto folding =
+          fold_in(net, folded, mine, index_range{0, n}, storage::delta<T, Index>(store, n), op, store, residual);
       sum = co_await std::move(folding);
       have = std::as_const(sum).view();
     }

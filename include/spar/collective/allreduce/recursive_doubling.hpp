@@ -4,13 +4,16 @@
 
 #include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/compressed/compressed_recursive_doubling.hpp>
+#include <spar/collective/local/streams.hpp>
 #include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/topology/folded_ranks.hpp>
+#include <spar/topology/ownership.hpp>
 
 #include <cstdint>
 #include <span>
@@ -40,18 +43,24 @@ struct recursive_doubling {
   /// effect as 1.
   double dense_from = 1;
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
+  /// Number of equal parts of the index range, from 1 to 8. Ranks sum the parts of streams at the same time, each in
+  /// messages of its own, so that a rank encodes, decodes and merges one part while messages of another are on the way.
+  /// This saves time if the messages are long and the work on them takes as long as they do.
+  std::uint64_t parts = 1;
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
-  /// Throws `invalid_argument` if `piece` is 0, or if `dense_from` is negative or NaN.
+  /// Throws `invalid_argument` if `piece` is 0, if `dense_from` is negative or NaN, or if `parts` is not in [1, 8].
   void validate(std::uint64_t) const {
     detail::check_piece(piece);
     if (!(dense_from >= 0))
       raise<invalid_argument>({"recursive_doubling: the option dense_from is ", dense_from, "; expected 0 or more"});
+    if (parts < 1 || parts > max_lanes)
+      raise<invalid_argument>({"recursive_doubling: the option parts is ", parts, "; expected 1 to ", max_lanes});
   }
   template <class F>
   void options(F&& f) const {
-    f("dense_from", dense_from), f("piece", piece);
+    f("dense_from", dense_from), f("piece", piece), f("parts", parts);
   }
 
   /// The largest number of successive encodings of a rank's dense values on their way to the result, on `ranks` ranks;
@@ -65,59 +74,8 @@ struct recursive_doubling {
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    const folded_ranks folded(net.rank(), net.size());
-    const index_range all{0, mine.dimension()};
-    const auto delta = storage::delta<T, Index>(store, mine.dimension());
-    const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
-    sparse_stream<T, Index> sum;
-    stream_view<T, Index> have = mine;
-
-    if (folded.has_partner()) {
-      auto folding = fold_in(net, folded, mine, limit, op, store, residual);
-      sum = co_await std::move(folding);
-      if (!folded.active()) {
-        incoming<Storage, T, Index> whole(net.value_memory());
-        co_await net.receive(folded.partner(), whole);
-        co_return local::duplicate(net, co_await whole.view(net, store, all));
-      }
-      have = sum.view();
-    }
-
-    // Before the round at distance d, the active ranks with equal `folded.number() / d` form a group of d ranks that
-    // have the same sum. All ranks of a group pass the same step to the codec, so that they encode the sum alike.
-    const auto group = [&](rank_t ranks) {
-      return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
-    };
-    const auto kept = [&](rank_t ranks) { return folded.number() % ranks == 0 ? residual : residual_view<T>(); };
-    for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
-      const rank_t peer = folded.rank_of(folded.number() ^ distance);
-      outgoing<Storage, T, Index> out;
-      auto sending = net.send(peer, co_await out(net, store, have, all, group(distance)));
-      incoming<Storage, T, Index> theirs(net.value_memory());
-      co_await net.receive(peer, theirs);
-      const auto other = co_await theirs.view(net, store, all);
-      const auto own = out.settled(net, store, have, all, kept(distance));
-      const bool lower = peer > net.rank();
-      auto next = co_await local::merge(net, lower ? own : other, lower ? other : own, all, limit, op);
-      net.compute(other.count() + own.count());
-      theirs.release();
-      co_await sending;
-      sum = std::move(next);
-      have = sum.view();
-    }
-
-    constexpr bool exact = storage::is_exact<Storage>;
-    if (exact ? folded.has_partner() : folded.extra() > 0) {
-      outgoing<Storage, T, Index> out;
-      const payload last = co_await out(net, store, have, all, group(folded.active_ranks()));
-      if (folded.has_partner()) co_await net.send(folded.partner(), last);
-      if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
-        const auto own = out.settled(net, store, have, all, kept(folded.active_ranks()));
-        sum = local::duplicate(net, own);
-      }
-    }
-    if (net.size() == 1) sum = local::duplicate(net, mine);
-    co_return sum;
+    if (parts > 1 && net.size() > 1) return in_parts(net, mine, op, store, residual);
+    return one_part(net, mine, index_range{0, mine.dimension()}, op, store, residual);
   }
 
   /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
@@ -135,6 +93,80 @@ struct recursive_doubling {
   void operator()(Args&&...) && = delete;
 
  private:
+  /// Allreduce of `parts` parts of the index range at the same time, each on its own lane.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
+  task<sparse_stream<T, Index>> in_parts(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store,
+                                         residual_view<T> residual) const& {
+    const uniform_ownership range_of{mine.dimension(), static_cast<rank_t>(parts)};
+    local::slices<Net, T, Index, uniform_ownership> part(mine, range_of);
+    co_await part.find(net);
+    fixed_vector<task<sparse_stream<T, Index>>> running(net.memory(), parts);
+    for (rank_t p = 0; p < range_of.count(); ++p) {
+      running.push_back(one_part(net.lane(static_cast<std::uint8_t>(p)), part[p], range_of[p], op, store, residual));
+    }
+    fixed_vector<sparse_stream<T, Index>> sums(net.memory(), parts);
+    for (auto& sum : running) sums.push_back(co_await std::move(sum));
+    co_return local::join(net, sums.span(), range_of, op);
+  }
+
+  /// Allreduce of streams whose indices lie in `range`.
+  template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
+  task<sparse_stream<T, Index>> one_part(channel<Net> net, stream_view<T, Index> mine, index_range range, Op op,
+                                         Storage store, residual_view<T> residual) const& {
+    const folded_ranks folded(net.rank(), net.size());
+    const auto delta = storage::delta<T, Index>(store, range.size());
+    const auto limit = dense_from < 1 ? static_cast<std::uint64_t>(dense_from * static_cast<double>(delta)) : delta;
+    sparse_stream<T, Index> sum;
+    stream_view<T, Index> have = mine;
+
+    if (folded.has_partner()) {
+      auto folding = fold_in(net, folded, mine, range, limit, op, store, residual);
+      sum = co_await std::move(folding);
+      if (!folded.active()) {
+        incoming<Storage, T, Index> whole(net.value_memory());
+        co_await net.receive(folded.partner(), whole);
+        co_return local::duplicate(net, co_await whole.view(net, store, range));
+      }
+      have = sum.view();
+    }
+
+    // Before the round at distance d, the active ranks with equal `folded.number() / d` form a group of d ranks that
+    // have the same sum. All ranks of a group pass the same step to the codec, so that they encode the sum alike.
+    const auto group = [&](rank_t ranks) {
+      return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
+    };
+    const auto kept = [&](rank_t ranks) { return folded.number() % ranks == 0 ? residual : residual_view<T>(); };
+    for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
+      const rank_t peer = folded.rank_of(folded.number() ^ distance);
+      outgoing<Storage, T, Index> out;
+      auto sending = net.send(peer, co_await out(net, store, have, range, group(distance)));
+      incoming<Storage, T, Index> theirs(net.value_memory());
+      co_await net.receive(peer, theirs);
+      const auto other = co_await theirs.view(net, store, range);
+      const auto own = out.settled(net, store, have, range, kept(distance));
+      const bool lower = peer > net.rank();
+      auto next = co_await local::merge(net, lower ? own : other, lower ? other : own, range, limit, op);
+      net.compute(other.count() + own.count());
+      theirs.release();
+      co_await sending;
+      sum = std::move(next);
+      have = sum.view();
+    }
+
+    constexpr bool exact = storage::is_exact<Storage>;
+    if (exact ? folded.has_partner() : folded.extra() > 0) {
+      outgoing<Storage, T, Index> out;
+      const payload last = co_await out(net, store, have, range, group(folded.active_ranks()));
+      if (folded.has_partner()) co_await net.send(folded.partner(), last);
+      if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
+        const auto own = out.settled(net, store, have, range, kept(folded.active_ranks()));
+        sum = local::duplicate(net, own);
+      }
+    }
+    if (net.size() == 1) sum = local::duplicate(net, mine);
+    co_return sum;
+  }
+
   template <transport Net, element T, class Op>
   static task<void> plain(channel<Net> net, std::span<T> x, Op op) {
     const folded_ranks folded(net.rank(), net.size());

@@ -176,10 +176,10 @@ class slices {
  private:
   task<void> count(channel<Net> net) {
     if (whole_.is_dense()) co_return;
-    const auto blocks = static_cast<std::size_t>(net.size());
+    const auto blocks = static_cast<std::size_t>(owner_.count());
     buffer<std::uint64_t> bounds(net.memory(), blocks + 1);
-    for (rank_t r = 0; r < net.size(); ++r) bounds.span()[static_cast<std::size_t>(r)] = owner_[r].begin;
-    bounds.span()[blocks] = owner_[net.size() - 1].end;
+    for (rank_t r = 0; r < owner_.count(); ++r) bounds.span()[static_cast<std::size_t>(r)] = owner_[r].begin;
+    bounds.span()[blocks] = owner_[owner_.count() - 1].end;
     cuts_ = buffer<std::uint64_t>(net.memory(), blocks + 1);
     co_await count_below(net, whole_.indices(), std::as_const(bounds).span(), cuts_.span());
   }
@@ -188,6 +188,33 @@ class slices {
   Ownership owner_;
   buffer<std::uint64_t> cuts_; // empty unless the indices are in device memory
 };
+
+/// Returns the streams `parts` as one. Part b has the indices of `range_of[b]`; these ranges divide [0, n). The result
+/// is sparse if all parts are sparse, otherwise it is dense.
+template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op>
+sparse_stream<T, Index> join(channel<Net> net, std::span<const sparse_stream<T, Index>> parts,
+                             const Ownership& range_of, Op op) {
+  const std::uint64_t n = parts[0].dimension();
+  std::uint64_t entries = 0;
+  bool dense = false;
+  for (const auto& part : parts) {
+    entries += part.count();
+    dense = dense || part.is_dense();
+  }
+  auto whole = dense ? sparse_stream<T, Index>::dense(net.value_memory(), n, 0, n)
+                     : sparse_stream<T, Index>::sparse(net.value_memory(), n, entries);
+  std::size_t at = 0;
+  for (std::size_t b = 0; b < parts.size(); ++b) {
+    const auto part = parts[b].view();
+    const index_range range = range_of[static_cast<rank_t>(b)];
+    if (dense)
+      reduce_dense(net, std::span(&part, 1), range, whole.values().data() + range.begin, op);
+    else
+      write(net, whole, at, part);
+    at += part.count();
+  }
+  return whole;
+}
 
 /// Calls a selector on `x` (see `select_from`). Calls `prepare` before it returns.
 template <index_type Index, transport Net, class Selector, element T, class Prepare>
