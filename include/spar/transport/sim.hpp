@@ -132,11 +132,11 @@ class simulator {
     inside_ = false;
   }
 
-  /// The number of messages in flight for which the simulator reserves memory: two from each rank to each rank, because
-  /// two calls may be in flight, but at most 64 per rank.
+  /// The number of messages in flight for which the simulator reserves memory: two on each lane from each rank to each
+  /// rank, because two calls may be in flight, but at most 64 per rank.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
-    return ranks * std::min<std::size_t>(2 * ranks, 64);
+    return ranks * std::min<std::size_t>(2 * max_lanes * ranks, 64);
   }
 
   void schedule(const event_queue::event& e, std::uint64_t tie) { events_.schedule(e, options_.seed != 0 ? tie : 0); }
