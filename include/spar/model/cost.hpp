@@ -102,8 +102,8 @@ inline double seconds_recursive_doubling(const network_model& net, const call_sh
   return seconds;
 }
 
-/// The number of parts, 1 or 2, in which recursive doubling of a call of the shape `p` is expected to be the fastest.
-/// If streams are not encoded, ranks have little work besides sending, for which processors may be as busy as links: 1.
+/// The number of parts, 1 or 2, in which recursive doubling of a call of the shape `p` is expected to be the fastest;
+/// `recursive_doubling` divides only streams that are encoded.
 inline std::uint64_t parts_of_doubling(const network_model& net, const call_shape& p) noexcept {
   return p.coding > 0 && seconds_recursive_doubling(net, p, 2) < seconds_recursive_doubling(net, p, 1) ? 2 : 1;
 }

@@ -65,8 +65,6 @@ struct portioned_ownership {
 struct bounded_ownership {
   std::span<const std::uint64_t> bounds; ///< the bounds of the blocks, ascending; one more bound than blocks
 
-  /// The number of blocks.
-  [[nodiscard]] constexpr rank_t count() const noexcept { return static_cast<rank_t>(bounds.size() - 1); }
   /// The indices of `block`.
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
     const auto b = static_cast<std::size_t>(block);

@@ -43,9 +43,10 @@ struct recursive_doubling {
   /// effect as 1.
   double dense_from = 1;
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
-  /// Number of equal parts of the index range, from 1 to 8. Ranks sum the parts of streams at the same time, each in
-  /// messages of its own, so that a rank encodes, decodes and merges one part while messages of another are on the way.
-  /// This saves time if the messages are long and the work on them takes as long as they do.
+  /// Number of equal parts of the index range, from 1 to 8. Ranks sum the parts of encoded streams at the same time,
+  /// each in messages of its own, so that a rank encodes, decodes and merges one part while messages of another are on
+  /// the way. This saves time if the messages are long and the work on them takes as long as they do. Streams that are
+  /// not encoded, which are less work, and dense values are summed as a whole.
   std::uint64_t parts = 1;
 
   template <class Selector, class Storage, class Topology>
@@ -74,7 +75,9 @@ struct recursive_doubling {
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    if (parts > 1 && net.size() > 1) return in_parts(net, mine, op, store, residual);
+    if constexpr (!lending_codec<storage::streams_type<Storage>, T, Index>) {
+      if (parts > 1 && net.size() > 1) return in_parts(net, mine, op, store, residual);
+    }
     return one_part(net, mine, index_range{0, mine.dimension()}, op, store, residual);
   }
 
@@ -98,11 +101,11 @@ struct recursive_doubling {
   task<sparse_stream<T, Index>> in_parts(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store,
                                          residual_view<T> residual) const& {
     const uniform_ownership range_of{mine.dimension(), static_cast<rank_t>(parts)};
-    local::slices<Net, T, Index, uniform_ownership> part(mine, range_of);
-    co_await part.find(net);
     fixed_vector<task<sparse_stream<T, Index>>> running(net.memory(), parts);
     for (rank_t p = 0; p < range_of.count(); ++p) {
-      running.push_back(one_part(net.lane(static_cast<std::uint8_t>(p)), part[p], range_of[p], op, store, residual));
+      const index_range range = range_of[p];
+      const auto part = mine.slice(range.begin, range.end);
+      running.push_back(one_part(net.lane(static_cast<std::uint8_t>(p)), part, range, op, store, residual));
     }
     fixed_vector<sparse_stream<T, Index>> sums(net.memory(), parts);
     for (auto& sum : running) sums.push_back(co_await std::move(sum));

@@ -176,10 +176,10 @@ class slices {
  private:
   task<void> count(channel<Net> net) {
     if (whole_.is_dense()) co_return;
-    const auto blocks = static_cast<std::size_t>(owner_.count());
+    const auto blocks = static_cast<std::size_t>(net.size());
     buffer<std::uint64_t> bounds(net.memory(), blocks + 1);
-    for (rank_t r = 0; r < owner_.count(); ++r) bounds.span()[static_cast<std::size_t>(r)] = owner_[r].begin;
-    bounds.span()[blocks] = owner_[owner_.count() - 1].end;
+    for (rank_t r = 0; r < net.size(); ++r) bounds.span()[static_cast<std::size_t>(r)] = owner_[r].begin;
+    bounds.span()[blocks] = owner_[net.size() - 1].end;
     cuts_ = buffer<std::uint64_t>(net.memory(), blocks + 1);
     co_await count_below(net, whole_.indices(), std::as_const(bounds).span(), cuts_.span());
   }
