@@ -94,7 +94,7 @@ task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Inde
     group.sum = group.sum && detail::is_short(have);
     const detail::known_of_group sent = group;
     std::optional<decltype(net.send(peer, payload{}))> sending;
-    if (distance > 0 || !folded.active()) sending.emplace(net.send(peer, detail::group_message(net, sent, have, copy)));
+    if (distance > 0 || !folded.active()) sending = net.send(peer, detail::group_message(net, sent, have, copy));
 
     incoming<storage::coo, T, Index> in(net.value_memory());
     co_await net.receive(peer, in);
