@@ -98,46 +98,10 @@ struct cheapest {
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    known_of_group known;
-    auto summing = sum_if_short(net, mine, known, op);
-    auto sum = co_await std::move(summing);
-    if (known.sum) co_return sum;
-
-    const std::uint64_t k = known.largest;
-    const network_model model = model_of(net);
-    const auto codec = storage::streams_of(store);
-    constexpr bool may_leave_out = requires { codec.template cost<T>(); };
-    const double second_phase_bytes = block_bytes<T>(store);
-    call_shape call = shape_of<T, Index>(codec, model, net.size(), mine.dimension(), k);
-    bool codes = true;
-    if constexpr (may_leave_out) {
-      const auto plain = shape_of<T, Index>(storage::coo{}, model, net.size(), mine.dimension(), k);
-      codes = seconds_sparcml(model, call, second_phase_bytes) < seconds_sparcml(model, plain, second_phase_bytes);
-      if (!codes) call = plain;
-    }
-    const recursive_doubling sparse_doubling{.dense_from = call.dense_fraction(model),
-                                             .parts = parts_of_doubling(model, call)};
-    const ssar_split ssar;
-    const dsar_split dsar;
-    const auto chosen = choose_sparcml(model, call, second_phase_bytes);
-    const auto start_with = [&](const auto& used) {
-      switch (chosen) {
-      case sparcml_choice::doubling:
-        return sparse_doubling(net.with_algorithm(sparse_doubling.name), mine, op, storage::streams_of(used), residual);
-      case sparcml_choice::ssar:
-        return ssar(net.with_algorithm("ssar"), mine, op, storage::streams_of(used), residual);
-      default:
-        return dsar(net.with_algorithm("dsar"), mine, op, used, residual);
-      }
-    };
-    const auto start = [&] {
-      if constexpr (may_leave_out) {
-        if (!codes) return start_with(storage::with_coordinates(store));
-      }
-      return start_with(store);
-    };
-    auto running = start(); // one co_await, as each adds to the compile time of every program
-    co_return co_await std::move(running);
+    return sum_if_short(net, mine, op,
+                        [this, net, mine, op, store, residual, among = stream_algorithms()](std::uint64_t k) mutable {
+                          return start_fastest(among, net, mine, op, store, residual, k);
+                        });
   }
 
   /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
@@ -187,6 +151,48 @@ struct cheapest {
       return sizeof(T);
     else
       return static_cast<double>(storage::blocks_of(store).template encoded_bytes<T>(65536)) / 65536;
+  }
+
+  /// The algorithms for streams that are not short; they must outlive the task of the one that runs.
+  struct stream_algorithms {
+    recursive_doubling doubling;
+    ssar_split ssar;
+    dsar_split dsar;
+  };
+  /// Starts the one of the algorithms `among` that the model expects to be the fastest for streams with at most k
+  /// entries on each rank.
+  template <transport Net, element T, index_type Index, class Op, class Storage>
+  task<sparse_stream<T, Index>> start_fastest(stream_algorithms& among, channel<Net> net, stream_view<T, Index> mine,
+                                              Op op, const Storage& store, residual_view<T> residual,
+                                              std::uint64_t k) const& {
+    const network_model model = model_of(net);
+    const auto codec = storage::streams_of(store);
+    constexpr bool may_leave_out = requires { codec.template cost<T>(); };
+    const double second_phase_bytes = block_bytes<T>(store);
+    call_shape call = shape_of<T, Index>(codec, model, net.size(), mine.dimension(), k);
+    bool codes = true;
+    if constexpr (may_leave_out) {
+      const auto plain = shape_of<T, Index>(storage::coo{}, model, net.size(), mine.dimension(), k);
+      codes = seconds_sparcml(model, call, second_phase_bytes) < seconds_sparcml(model, plain, second_phase_bytes);
+      if (!codes) call = plain;
+    }
+    among.doubling.dense_from = call.dense_fraction(model);
+    among.doubling.parts = parts_of_doubling(model, call);
+    const auto chosen = choose_sparcml(model, call, second_phase_bytes);
+    const auto start = [&](const auto& used) {
+      switch (chosen) {
+      case sparcml_choice::doubling:
+        return among.doubling(net.with_algorithm(among.doubling.name), mine, op, storage::streams_of(used), residual);
+      case sparcml_choice::ssar:
+        return among.ssar(net.with_algorithm("ssar"), mine, op, storage::streams_of(used), residual);
+      default:
+        return among.dsar(net.with_algorithm("dsar"), mine, op, used, residual);
+      }
+    };
+    if constexpr (may_leave_out) {
+      if (!codes) return start(storage::with_coordinates(store));
+    }
+    return start(store);
   }
 
   template <transport Net, element T, class Op>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recursive doubling that finds the largest number of entries of any rank and, if all streams on the way are short, the
-// sum of the streams.
+// Recursive doubling of short streams, which also finds the largest number of entries of any rank, for what follows if
+// a stream is not short.
 #pragma once
 
 #include <spar/collective/local/streams.hpp>
@@ -16,18 +16,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
 namespace spar {
 
+namespace detail {
+
 /// What each rank of a group knows of the whole group, in recursive doubling.
 struct known_of_group {
-  std::uint64_t largest = 0; ///< the largest number of entries of any rank
-  bool sum = true;           ///< whether the sum is known: all streams on the way to the sum were short
+  std::uint64_t largest; ///< the largest number of entries of any rank
+  bool sum = true;       ///< whether the sum is known: all streams on the way to the sum were short
 };
-
-namespace detail {
 
 /// Whether a stream and a number fit into a short message.
 template <element T, index_type Index>
@@ -54,74 +55,79 @@ payload group_message(channel<Net> net, const known_of_group& group, const strea
   return message;
 }
 
-/// Receives what the group of `peer` knows, adds it to `group`, and returns the sum of both groups, if known: that of
-/// `own` and the peer's sum or, if `own` is null, the peer's sum. Throws `corrupt_message` if the message is malformed.
-template <transport Net, element T, index_type Index, reduction<T> Op>
-task<sparse_stream<T, Index>> learn(channel<Net> net, rank_t peer, known_of_group& group, index_range all,
-                                    const stream_view<T, Index>* own, Op op) {
-  incoming<storage::coo, T, Index> in(net.value_memory());
-  co_await net.receive(peer, in);
-  buffer<std::uint64_t> copy;
-  const auto number = co_await local::read_list(net, in.template piece<std::uint64_t>(2), copy);
-  if (number.size() != 1 || number[0] > all.end) {
+/// Adds what the group of a peer knows to `group`: its largest number of entries, `number`, of at most n, and whether
+/// its sum is known. Throws `corrupt_message` if `number` is malformed.
+inline void learn(known_of_group& group, std::span<const std::uint64_t> number, bool sum, std::uint64_t n) {
+  if (number.size() != 1 || number[0] > n) {
     raise<corrupt_message>({"a message about the largest number of entries has ", number.size(), " numbers, the first ",
                             "of which is ", number.empty() ? 0 : number[0],
-                            "; expected one number of at most n = ", all.end});
+                            "; expected one number of at most n = ", n});
   }
   group.largest = std::max(group.largest, number[0]);
-  group.sum = group.sum && in.head().format != wire_format::absent;
-  if (!group.sum) {
-    request_as_if_known(net); // for the message
-    request_as_if_known(net); // for the sum
-    co_return sparse_stream<T, Index>();
-  }
-  const auto theirs = co_await in.view(net, storage::coo(), all);
-  if (own == nullptr) co_return local::duplicate(net, theirs);
-  const bool lower = peer > net.rank();
-  const std::uint64_t limit = storage::delta<T, Index>(storage::coo(), all.end);
-  auto sum = co_await local::merge(net, lower ? *own : theirs, lower ? theirs : *own, all, limit, op);
-  net.compute(theirs.count() + own->count());
-  co_return sum;
+  group.sum = group.sum && sum;
 }
 
 } // namespace detail
 
-/// Sets `group.largest` to the largest number of entries of any rank, and `group.sum` to whether all streams on the way
-/// to the sum are short (see enclosed_bytes). If so, returns the sum of the streams of all ranks.
+/// Returns the sum of the streams of all ranks if all streams on the way to the sum are short (see enclosed_bytes).
+/// Otherwise returns the result of the task `otherwise(k)`, where k is the largest number of entries of any rank.
 ///
 /// Ranks exchange messages as in `recursive_doubling`. Each message contains the largest number of entries of a rank in
 /// the sender's group, and the sum of the group if all streams so far are short. All ranks of a group know the same, so
-/// all ranks agree on whether there is a result. The result may have any length.
+/// all ranks agree on whether the sum is known. The sum may have any length.
 ///
-/// Messages are not encoded, as ranks do not know yet whether a code pays. `group` must outlive the task.
-template <transport Net, element T, index_type Index, reduction<T> Op>
-task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Index> mine, known_of_group& group, Op op) {
+/// Messages are not encoded, as ranks do not know yet whether a code pays.
+template <transport Net, element T, index_type Index, reduction<T> Op, class Otherwise>
+task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Index> mine, Op op, Otherwise otherwise) {
   const folded_ranks folded(net.rank(), net.size());
   const index_range all{0, mine.dimension()};
-  group = {mine.count(), net.size() == 1 || detail::is_short(mine)};
+  const std::uint64_t limit = storage::delta<T, Index>(storage::coo(), mine.dimension());
+  detail::known_of_group group{mine.count()};
   buffer<std::uint64_t> copy;
   sparse_stream<T, Index> sum;
   stream_view<T, Index> have = mine;
 
-  if (folded.has_partner()) {
-    if (!folded.active()) co_await net.send(folded.partner(), detail::group_message(net, group, mine, copy));
-    auto folding = detail::learn(net, folded.partner(), group, all, folded.active() ? &mine : nullptr, op);
-    sum = co_await std::move(folding);
-    if (!folded.active()) co_return sum;
-    have = std::as_const(sum).view();
-  }
-  for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
-    const rank_t peer = folded.rank_of(folded.number() ^ distance);
+  // A folded pair begins with a round at distance 0, in which its active rank only receives.
+  for (rank_t distance = folded.has_partner() ? 0 : 1; distance < folded.active_ranks();
+       distance += std::max(distance, 1)) {
+    const rank_t peer = distance == 0 ? folded.partner() : folded.rank_of(folded.number() ^ distance);
     group.sum = group.sum && detail::is_short(have);
-    const known_of_group sent = group;
-    auto sending = net.send(peer, detail::group_message(net, sent, have, copy));
-    auto learning = detail::learn(net, peer, group, all, &have, op);
-    auto next = co_await std::move(learning);
-    co_await sending; // the send must end before `sum` changes
+    const detail::known_of_group sent = group;
+    std::optional<decltype(net.send(peer, payload{}))> sending;
+    if (distance > 0 || !folded.active()) sending = net.send(peer, detail::group_message(net, sent, have, copy));
+
+    incoming<storage::coo, T, Index> in(net.value_memory());
+    co_await net.receive(peer, in);
+    buffer<std::uint64_t> room;
+    const auto number = co_await local::read_list(net, in.template piece<std::uint64_t>(2), room);
+    detail::learn(group, number, in.head().format != wire_format::absent, mine.dimension());
+    sparse_stream<T, Index> next;
+    if (group.sum) {
+      const auto theirs = co_await in.view(net, storage::coo(), all);
+      if (folded.active()) {
+        const bool lower = peer > net.rank();
+        next = co_await local::merge(net, lower ? have : theirs, lower ? theirs : have, all, limit, op);
+        net.compute(theirs.count() + have.count());
+      } else {
+        next = local::duplicate(net, theirs);
+      }
+    }
+    in.release();
+    if (!group.sum) {
+      detail::request_as_if_known(net); // for the message
+      detail::request_as_if_known(net); // for the sum
+    }
+    if (sending) co_await *sending; // the send must end before `sum` changes
     sum = std::move(next);
     have = std::as_const(sum).view();
+    if (!folded.active()) break;
   }
-  if (folded.has_partner()) co_await net.send(folded.partner(), detail::group_message(net, group, have, copy));
+  if (folded.has_partner() && folded.active())
+    co_await net.send(folded.partner(), detail::group_message(net, group, have, copy));
+  if (!group.sum) {
+    auto running = otherwise(group.largest);
+    co_return co_await std::move(running);
+  }
   if (net.size() == 1) sum = local::duplicate(net, mine);
   co_return sum;
 }
