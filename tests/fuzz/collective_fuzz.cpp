@@ -5,7 +5,6 @@
 #include "support/compositions.hpp"
 #include "support/varint.hpp"
 
-#include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
@@ -31,27 +30,6 @@ struct selecting : spar::algorithm_defaults {
   }
 };
 
-/// The messages of `pruned_owners` in a call that reuses the threshold 1.25: the largest sums of all owners.
-struct pruned : spar::algorithm_defaults {
-  static constexpr std::string_view name = spar::pruned_owners::name;
-
-  template <class Net, class T, class Index, class Op>
-  spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine,
-                                                       Op op) const& {
-    const spar::uniform_ownership owner{mine.dimension(), net.size()};
-    const auto ranks = static_cast<std::size_t>(net.size());
-    spar::exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(), spar::kernel::magnitude_of(T{1.25}));
-    const spar_test::varint codec;
-    const auto sums = co_await spar::prune_and_reduce(net, mine, owner, op, codec, known);
-    spar::buffer<std::uint64_t> shares(net.memory(), ranks + 1); // each other rank owns two of the largest sums
-    shares.data()[0] = 0;
-    for (std::size_t r = 0; r < ranks; ++r)
-      shares.data()[r + 1] = shares.data()[r] + (r == static_cast<std::size_t>(net.rank()) ? sums.count() : 2);
-    const std::span<const std::uint64_t> all = std::as_const(shares).span();
-    co_return co_await spar::gather_winners(net, sums.view(), all, owner, mine, known, codec);
-  }
-};
-
 /// A plan for two hosts with half of the ranks each.
 spar::flex_plan plan_for(spar::rank_t ranks, std::uint64_t n) {
   std::vector<spar::rank_t> host_of;
@@ -74,7 +52,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "the result has a wrong size");
   };
   using coded = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
-  switch (which % 29) {
+  switch (which % 28) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
   case 1:
@@ -117,7 +95,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 21: {
     const spar::flex_plan plan = plan_for(net.size(), n);
     const auto flexreduce = spar::flexreduce(plan);
-    return which % 29 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
+    return which % 28 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
   }
   case 22:
     return sparse(stored<coded, spar::recursive_doubling>{}, mine, op);
@@ -133,8 +111,6 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   }
   case 27:
     return sparse(spar::binomial_broadcast{}, mine, root, coded{});
-  case 28:
-    return sparse(pruned{}, mine, op);
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r)

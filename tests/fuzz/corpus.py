@@ -261,11 +261,11 @@ def pruned_calls(value, index):
         return message(CODED, 0, b"", b"", number(bits, magnitude) + more)
 
     first, more = pruned_slice(value, index), b"\0"
-    yield "", first + request() + answer() + winners()
-    yield "_alone", first + request() + answer() + winners((9,), (0,), ())
+    yield "shared", first + request() + answer() + winners()
+    yield "alone", first + request() + answer() + winners((9,), (0,), ())
     nothing = message(CODED, 0, b"", b"", b"")
     without_small = pruned_slice(value, index, positive=(), negative=(), least=1.25)
-    yield "_all_large", without_small + request() + nothing + winners()
+    yield "all_large", without_small + request() + nothing + winners()
     yield "bad_twice", pruned_slice(value, index, positive=(0, 5))
     yield "bad_below", pruned_slice(value, index, large=(8,))
     yield "bad_least", pruned_slice(value, index, least=1.5)
@@ -284,6 +284,13 @@ def pruned_calls(value, index):
     yield "bad_number_of_winners", first + request() + answer() + winners((), (), (0,))
     yield "bad_long_winners", first + request() + answer() + winners(more=more)
     yield "bad_format", first + request() + answer() + sparse(value, index, [9])
+
+
+def pruneds():
+    for kind, (value, index) in WIDE.items():  # 2 ranks, n = 16, an entry at every fourth index
+        for name, messages in pruned_calls(value, index):
+            if kind == 0 or not name.startswith("bad_"):
+                yield f"{name}_{kind}", bytes([kind, 1, 0, 16, 3]) + messages
 
 
 def collectives():
@@ -325,10 +332,6 @@ def collectives():
         yield f"bad_call_20_{kind}", call(20, kind, dense(value, 8), another)
         yield f"call_14_{kind}", call(14, kind, parts(value, index, [9, 10]), b"")
         yield f"bad_call_1_{kind}", call(1, kind, low, parts(value, index, [1, 2]))
-        for name, messages in pruned_calls(value, index):
-            if kind == 0 or not name:
-                prefix = "bad_" if "bad_" in name else ""
-                yield f"{prefix}call_28_{kind}{name.replace('bad', '')}", call(28, kind, messages, b"")
     yield "doubling_of_four", bytes([0, 3, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) + dense("f", 16)
     yield "doubling_of_three", bytes([0, 2, 1, 0, 16, 2]) + sparse("f", "I", [1, 9]) * 3
 
@@ -386,6 +389,7 @@ TARGETS = {
     "coded": coded_entries,
     "control": controls,
     "collective": collectives,
+    "pruned": pruneds,
     "rounds": rounds,
     "state": states,
     "command_line": command_lines,

@@ -32,8 +32,8 @@ struct coded {
   static constexpr std::string_view name = "coded";
   static constexpr bool exact = Mantissa == 52; ///< whether values keep all their bits
 
-  /// Whether all blocks have numbers of equal widths: 2 to 4 bits more for an entry, but encoded in half and decoded
-  /// in a third of the time.
+  /// Whether all blocks have numbers of equal widths: 2 to 4 bits more for an entry, but encoded and decoded in a third
+  /// of the time.
   bool fast = false;
 
   template <class F>
@@ -57,7 +57,7 @@ struct coded {
   /// for the index.
   template <element T>
   [[nodiscard]] double cost() const noexcept {
-    return (fast ? 0.375 : 1) * (2.0 * sizeof(T) / sizeof(component_of<T>) + 1) / 3;
+    return (fast ? 0.3 : 1) * (2.0 * sizeof(T) / sizeof(component_of<T>) + 1) / 3;
   }
   /// The number of entries above which `n` plain values take fewer bytes: a bit for each index, and all bits of the
   /// values, are n values at 1 - 1 / (bits of a value) of n entries.

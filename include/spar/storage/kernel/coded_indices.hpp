@@ -68,7 +68,7 @@ std::byte* encode_gaps(std::span<const Index> indices, Index before, coding how,
       store(gap.data() + e, load<vector<Index>>(index + e) - load<vector<Index>>(index + e - 1) - 1);
     for (std::size_t e = count; e < rice_block; ++e) gap[e] = 0;
     before = index[count - 1];
-    out = encode_numbers(gap, count, how, out);
+    out = encode_numbers(gap, union_of(gap), count, how, out);
   }
   return out;
 }
@@ -129,8 +129,8 @@ std::byte* encode_runs(std::span<const Index> indices, std::size_t runs, Index b
       more[count] = static_cast<Index>(at - first - 1);
       before = indices[at - 1];
     }
-    out = encode_numbers(gap, count, how, out);
-    out = encode_numbers(more, count, how, out);
+    out = encode_numbers(gap, union_of(gap), count, how, out);
+    out = encode_numbers(more, union_of(more), count, how, out);
   }
   return out;
 }

@@ -92,56 +92,61 @@ template <class T, unsigned Dropped>
 template <class T>
 inline constexpr bool has_sign = is_floating<T> || std::is_signed_v<T>;
 
-/// The smallest and the largest magnitude of values, and whether the mean is closer to the largest one. Of magnitudes
-/// with a highest bit, the results are other magnitudes, so that the code is correct, but longer.
-template <class T, unsigned Dropped>
-class magnitude_range {
+/// The magnitude from which the numbers of values count, before bits are dropped: the smallest or, if the mean is
+/// closer to it, the largest one. Of magnitudes with a highest bit, it is another magnitude, so that the code is
+/// correct, but longer.
+template <class T>
+class origin {
   using U = number_of<T>;
   using S = std::make_signed_t<U>;
 
  public:
-  explicit magnitude_range(std::span<const T> values) {
-    vector<S> least = vector<S>{} + std::numeric_limits<S>::max(), most{};
+  explicit origin(std::span<const T> values) {
+    S least{}, most{};
+    constexpr U half = U{1} << (digits<U> - 1);
     constexpr unsigned low = 8; // bits that are left out of sums, so that a block's sum fits into a lane
     double sum = 0;
     for (std::size_t at = 0; at < values.size(); at += rice_block) {
       const whole_block<T> block(values.data() + at, std::min(rice_block, values.size() - at));
-      vector<U> upper{};
-      vector<S> below{}, above{};
-      for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
-        const auto bits = magnitudes_of<T, Dropped>(bits_at(block.data() + e));
-        const auto v = std::bit_cast<vector<S>>(bits);
-        below |= v<least, above |= v> most;
-        upper += bits >> low;
-      }
-      if (has_any(below | above)) { // seldom: an update of each number would take twice as long as these tests
-        for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
-          const auto v = std::bit_cast<vector<S>>(magnitudes_of<T, Dropped>(bits_at(block.data() + e)));
-          least ^= (v ^ least) & (v < least);
-          most ^= (v ^ most) & (v > most);
+      const auto magnitudes = [&](std::size_t e) __attribute__((always_inline)) {
+        return std::bit_cast<vector<S>>(magnitudes_of<T, 0>(bits_at(block.data() + e)));
+      };
+      if (at == 0) least = most = magnitudes(0)[0];
+      // v is beyond least or most if v - least, which is unsigned, is above most - least. Both are lowered by half of
+      // the range of U, so that one comparison of signed numbers tells.
+      const U offset = static_cast<U>(least) - half;
+      const S limit = static_cast<S>(static_cast<U>(most) - offset);
+      four_vectors<S> beyond{};
+      vector<S> upper{};
+      for (std::size_t e = 0; e < rice_block; e += 4 * lanes<U>) {
+        for (unsigned i = 0; i < 4; ++i) {
+          const vector<S> v = magnitudes(e + i * lanes<U>);
+          beyond[i] |= std::bit_cast<vector<S>>(std::bit_cast<vector<U>>(v) - offset) > limit;
+          if (i == 0) upper += v >> low; // a quarter of the values suffices for the mean
         }
       }
-      for (unsigned e = 0; e < lanes<U>; ++e) sum += static_cast<double>(static_cast<S>(upper[e]));
-    }
-    for (unsigned e = 1; e < lanes<U>; ++e) {
-      least[0] = std::min<S>(least[0], least[e]);
-      most[0] = std::max<S>(most[0], most[e]);
+      if (union_of<S>(beyond) != 0) { // seldom: an update of each number would take twice as long as these tests
+        vector<S> lowest = vector<S>{} + least, highest = vector<S>{} + most;
+        for (std::size_t e = 0; e < rice_block; e += lanes<U>) {
+          const vector<S> v = magnitudes(e);
+          lowest ^= (v ^ lowest) & (v < lowest);
+          highest ^= (v ^ highest) & (v > highest);
+        }
+        for (unsigned e = 0; e < lanes<U>; ++e) {
+          least = std::min<S>(least, lowest[e]);
+          most = std::max<S>(most, highest[e]);
+        }
+      }
+      for (unsigned e = 0; e < lanes<U>; ++e) sum += static_cast<double>(upper[e]);
     }
     const auto blocks = static_cast<double>((values.size() + rice_block - 1) / rice_block);
-    const auto twice = static_cast<double>((least[0] >> low) + (most[0] >> low));
-    counts_from_most = 2 * sum > blocks * rice_block * twice;
-    base = static_cast<U>(counts_from_most ? most[0] : least[0]);
+    const auto twice = static_cast<double>((least >> low) + (most >> low));
+    counts_from_most = 2 * sum > blocks * (rice_block / 4) * twice;
+    base = static_cast<U>(counts_from_most ? most : least);
   }
 
   bool counts_from_most;
   U base;
-
- private:
-  static bool has_any(vector<S> mask) {
-    S any{};
-    for (unsigned e = 0; e < lanes<U>; ++e) any |= mask[e];
-    return any != 0;
-  }
 };
 
 } // namespace detail
@@ -165,27 +170,29 @@ std::byte* encode_values(std::span<const T> values, coding how, std::byte* out) 
   } else {
     using U = detail::number_of<T>;
     if (values.empty()) return out;
-    const detail::magnitude_range<T, Dropped> range(values);
-    *out++ = static_cast<std::byte>(range.counts_from_most);
-    const auto base_bits = static_cast<detail::bits_of<T>>(range.base);
+    const detail::origin<T> from(values);
+    // No value is rounded to beyond the rounded base.
+    const U base = detail::magnitudes_of<T, Dropped>(detail::vector<U>{} + from.base)[0];
+    *out++ = static_cast<std::byte>(from.counts_from_most);
+    const auto base_bits = static_cast<detail::bits_of<T>>(base);
     std::memcpy(out, &base_bits, sizeof base_bits);
     out += sizeof base_bits;
-    // (m ^ turn) - turned_base is m - base, or base - m if the numbers count from the largest magnitude.
-    const U turn = range.counts_from_most ? ~U{} : U{}, turned_base = range.base ^ turn;
+    // Of a magnitude m and its sign in the lowest bit, (m ^ turn) - turned_base is m - base, or base - m if the numbers
+    // count from the largest magnitude, and the same sign.
+    constexpr unsigned sign_bits = detail::has_sign<T> ? 1 : 0;
+    const U turn = (from.counts_from_most ? ~U{} : U{}) << sign_bits, turned_base = base << sign_bits ^ turn;
     rice_numbers<U> x;
     for (std::size_t at = 0; at < values.size(); at += rice_block) {
       const std::size_t count = std::min(rice_block, values.size() - at);
       const detail::whole_block<T> block(values.data() + at, count);
-      for (std::size_t e = 0; e < rice_block; e += detail::lanes<U>) {
+      const U any = detail::fill_block(x, [&](std::size_t e) __attribute__((always_inline)) {
         const auto bits = detail::bits_at(block.data() + e);
-        const auto magnitude = detail::magnitudes_of<T, Dropped>(bits);
-        if constexpr (detail::has_sign<T>)
-          detail::store(x.data() + e, ((magnitude << 1 ^ turn << 1) - (turned_base << 1)) | bits >> detail::top_bit<T>);
-        else
-          detail::store(x.data() + e, (magnitude ^ turn) - turned_base);
-      }
+        auto number = detail::magnitudes_of<T, Dropped>(bits);
+        if constexpr (detail::has_sign<T>) number = number << 1 | bits >> detail::top_bit<T>;
+        return (number ^ turn) - turned_base;
+      });
       for (std::size_t e = count; e < rice_block; ++e) x[e] = 0;
-      out = encode_numbers(x, count, how, out);
+      out = encode_numbers(x, any, count, how, out);
     }
     return out;
   }
