@@ -93,8 +93,8 @@ task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Inde
     const rank_t peer = distance == 0 ? folded.partner() : folded.rank_of(folded.number() ^ distance);
     group.sum = group.sum && detail::is_short(have);
     const detail::known_of_group sent = group;
-    std::optional<decltype(net.send(peer, payload{}))> sending;
-    if (distance > 0 || !folded.active()) sending = net.send(peer, detail::group_message(net, sent, have, copy));
+    const bool sends = distance > 0 || !folded.active();
+    auto sending = sends ? std::optional(net.send(peer, detail::group_message(net, sent, have, copy))) : std::nullopt;
 
     incoming<storage::coo, T, Index> in(net.value_memory());
     co_await net.receive(peer, in);
