@@ -153,14 +153,14 @@ struct cheapest {
       return static_cast<double>(storage::blocks_of(store).template encoded_bytes<T>(65536)) / 65536;
   }
 
-  /// The algorithms for streams that are not short; they must outlive the task of the one that runs.
+  /// The algorithms for streams that are not short. The object must outlive the task of `start_fastest`.
   struct stream_algorithms {
     recursive_doubling doubling;
     ssar_split ssar;
     dsar_split dsar;
   };
-  /// Starts the one of the algorithms `among` that the model expects to be the fastest for streams with at most k
-  /// entries on each rank.
+  /// Starts the algorithm of `among` that the model expects to be the fastest for streams with at most k entries on
+  /// each rank. Sets the options of this algorithm.
   template <transport Net, element T, index_type Index, class Op, class Storage>
   task<sparse_stream<T, Index>> start_fastest(stream_algorithms& among, channel<Net> net, stream_view<T, Index> mine,
                                               Op op, const Storage& store, residual_view<T> residual,

@@ -55,8 +55,8 @@ payload group_message(channel<Net> net, const known_of_group& group, const strea
   return message;
 }
 
-/// Adds what the group of a peer knows to `group`: its largest number of entries, `number`, of at most n, and whether
-/// its sum is known. Throws `corrupt_message` if `number` is malformed.
+/// Adds what the group of a peer knows to `group`: `number`, the largest number of entries of a rank, at most n, and
+/// `sum`, whether the sum is known. Throws `corrupt_message` if `number` is malformed.
 inline void learn(known_of_group& group, std::span<const std::uint64_t> number, bool sum, std::uint64_t n) {
   if (number.size() != 1 || number[0] > n) {
     raise<corrupt_message>({"a message about the largest number of entries has ", number.size(), " numbers, the first ",
