@@ -92,10 +92,11 @@ TEST(cost_model, counts_the_time_of_coding) {
   const auto more = [&](auto seconds) { return seconds(coded) - seconds(plain); };
   EXPECT_NEAR(more([&](const auto& p) { return spar::seconds_recursive_doubling(wire, p); }), 1500 * coding, 1e-12);
   // Each rank encodes and decodes 15/16 of its entries; it encodes a sixteenth of the result and decodes the rest.
+  // In the split, coding takes longer than sending, 8 ns an entry, which only one of 15 messages adds.
+  const double split = 100 * 15 / 16.0 * (coding - 8e-9 * 14 / 15);
   EXPECT_NEAR(more([&](const auto& p) { return spar::seconds_ssar_split(wire, p); }),
-              (100 * 15 / 16.0 + 1600 * (1 / 16.0 + 15 / 16.0) / 2) * coding, 1e-12);
-  EXPECT_NEAR(more([&](const auto& p) { return spar::seconds_dsar_split(wire, p, 4); }), 100 * 15 / 16.0 * coding,
-              1e-12);
+              split + 1600 * (1 / 16.0 + 15 / 16.0) / 2 * coding, 1e-12);
+  EXPECT_NEAR(more([&](const auto& p) { return spar::seconds_dsar_split(wire, p, 4); }), split, 1e-12);
   // Where coding takes long, sums turn dense earlier, and nothing dense is encoded.
   EXPECT_LT((spar::call_shape{8, 1000, 100, 4, 0.2, 1e-6}.dense_limit(network)), 10);
   EXPECT_EQ((spar::call_shape{8, 1000, 900, 4, 4, 1e-6}.coding_seconds(network, 900)), 0);
@@ -108,14 +109,23 @@ TEST(cost_model, hides_work_behind_messages_of_other_parts) {
     return spar::seconds_recursive_doubling(net, {4, 1e12, 1e5, 4, 4, coding}, parts);
   };
   EXPECT_NEAR(seconds(1e-9, 1), 2e-5 + 3e5 * (8e-9 + 5e-9), 1e-9);
-  EXPECT_NEAR(seconds(1e-9, 2), 4e-5 + 3e5 * (8e-9 + 5e-9 / 2), 1e-9);  // sending takes longer than work
-  EXPECT_NEAR(seconds(1e-8, 4), 8e-5 + 3e5 * (14e-9 + 8e-9 / 4), 1e-9); // work takes longer than sending
-  // The fold receives k entries, encoded, and merges them; the result is only decoded.
+  // Sending decides: half of the first sum is encoded before it, and half of the last one decoded and merged after it.
+  EXPECT_NEAR(seconds(1e-9, 2), 3e-5 + 3e5 * 8e-9 + (1e5 * 0.5e-9 + 2e5 * 4.5e-9) / 2, 1e-9);
+  // Work decides: a quarter of the first sum is on the way while another is encoded, which takes 3 ns less.
+  EXPECT_NEAR(seconds(1e-8, 4), 5e-5 + 3e5 * 14e-9 + 1e5 * 3e-9 / 4, 1e-9);
+  // The fold receives k entries, encoded, and merges them, as in the only round; the result is only decoded.
   const double folded = spar::seconds_recursive_doubling(net, {3, 1e12, 1e5, 4, 4, 1e-9}, 2);
-  EXPECT_NEAR(folded, 6e-5 + 2e5 * (8e-9 + 5e-9 / 2) + 3e5 * (8e-9 + 1e-9 / 2), 1e-9);
+  EXPECT_NEAR(folded, 4e-5 + 5e5 * 8e-9 + (1e5 * 0.5e-9 + 3e5 * 0.5e-9) / 2, 1e-9);
+  // A split has P - 1 messages.
+  const auto split = [&](std::int64_t ranks, double coding) {
+    return spar::seconds_split(net, {ranks, 1e12, 1e5, 4, 4, coding});
+  };
+  EXPECT_NEAR(split(2, 1e-9), 1e-5 + 0.5e5 * 9e-9, 1e-9);
+  EXPECT_NEAR(split(4, 1e-9), 3e-5 + 0.75e5 * (8e-9 + 1e-9 / 3), 1e-9);
+  EXPECT_NEAR(split(4, 1e-8), 3e-5 + 0.75e5 * (1e-8 + 8e-9 / 3), 1e-9);
 
   EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e5, 4, 4, 1e-9}), 2U);
-  EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e3, 4, 4, 1e-9}), 1U); // saves 4 us, and two messages take 20 us
+  EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 500, 4, 4, 1e-9}), 1U); // saves 5 us, and a message takes 10 us
   EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e5, 4, 4, 0}), 1U);    // not encoded
   EXPECT_EQ(spar::parts_of_doubling(net, {1, 1e12, 1e5, 4, 4, 1e-9}), 1U);
 }

@@ -81,25 +81,33 @@ call_shape shape_of(const Codec& codec, const network_model& net, std::int64_t r
 }
 
 /// Expected seconds of a call of the shape `p` by sparse recursive doubling in `parts` parts of the index range. In
-/// round t (counted from 0), a rank sends its sum over 2^t ranks. The round takes alpha for each part, beta for each
-/// byte of the sum, and the time of the work: to encode and decode the sum, and to merge two sums. Ranks work on one
-/// part while another is on the way, so only the share 1 / parts of the shorter of both times adds to the longer one.
+/// round t (counted from 0), a rank sends its sum over 2^t ranks. The round takes alpha, beta for each byte of the sum,
+/// and the time of the work: to encode and decode the sum, and to merge two sums. If there are several parts, ranks
+/// work on one part while another is on the way, also between rounds: of the total times of sending and of work, the
+/// longer one counts. If it is sending, nothing is sent while the first part is encoded, nor while the last one is
+/// decoded and merged; if it is work, a rank may wait for the first part.
 inline double seconds_recursive_doubling(const network_model& net, const call_shape& p,
                                          std::uint64_t parts = 1) noexcept {
-  const auto messages = static_cast<double>(parts);
+  double latency = 0, sending = 0, working = 0; // of all messages
+  double sending_first = 0, encoding_first = 0, taking_last = 0;
   const auto step = [&](double sent, double merged) {
-    const double sending = net.beta * p.stream_bytes(net, sent);
-    const double work = p.coding_seconds(net, sent) + (merged > 0 ? p.merge_seconds(net, merged) : 0);
-    return messages * net.alpha + std::max(sending, work) + std::min(sending, work) / messages;
+    const double on_the_way = net.beta * p.stream_bytes(net, sent), coding = p.coding_seconds(net, sent);
+    const double merging = merged > 0 ? p.merge_seconds(net, merged) : 0;
+    if (sending == 0) sending_first = on_the_way, encoding_first = coding / 2;
+    latency += net.alpha, sending += on_the_way, working += coding + merging;
+    taking_last = coding / 2 + merging;
   };
-  double seconds = 0;
+  if (!p.power_of_two()) step(p.k, 2 * p.k); // the fold, and at its end a message with the result
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
     const double entries = p.expected_union(together);
-    seconds += step(entries, 2 * entries);
+    step(entries, 2 * entries);
   }
-  // the fold: a message with k entries before the rounds, and one with the result after them
-  if (!p.power_of_two()) seconds += step(p.k, 2 * p.k) + step(p.expected_union(p.ranks), 0);
-  return seconds;
+  if (!p.power_of_two()) step(p.expected_union(p.ranks), 0);
+  if (parts == 1) return latency + sending + working;
+  const auto messages = static_cast<double>(parts);
+  const double sending_decides = sending + (encoding_first + taking_last) / messages;
+  const double work_decides = working + std::max(0.0, sending_first - encoding_first) / messages;
+  return latency + (messages - 1) * net.alpha + std::max(sending_decides, work_decides);
 }
 
 /// The number of parts, 1 or 2, in which recursive doubling of a call of the shape `p` is expected to be the fastest;
@@ -109,9 +117,11 @@ inline std::uint64_t parts_of_doubling(const network_model& net, const call_shap
 }
 
 /// Expected seconds of the split phase of a call of the shape `p`: a rank sends P - 1 messages, which together contain
-/// (P - 1) / P of its entries, and receives as many.
+/// (P - 1) / P of its entries, and receives as many. It encodes and decodes one message while another is on the way.
 inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
-  return static_cast<double>(p.ranks - 1) * net.alpha + p.others() * p.k * (net.beta * p.entry_bytes() + p.coding);
+  const auto messages = static_cast<double>(p.ranks - 1);
+  const double sending = net.beta * p.others() * p.k * p.entry_bytes(), coding = p.others() * p.k * p.coding;
+  return messages * net.alpha + std::max(sending, coding) + std::min(sending, coding) / std::max(1.0, messages);
 }
 
 /// Expected seconds of a call of the shape `p` by the SSAR split-allgather. In the split phase, each rank merges P k /
