@@ -385,6 +385,17 @@ inputs crowded_inputs(spar::rank_t ranks) {
   return all;
 }
 
+/// Streams whose first half is long and whose second half is short, so that messages of the second half may be faster.
+inputs lopsided_inputs(spar::rank_t ranks) {
+  inputs all = random_inputs(ranks, 4000, dimension / 2, 5);
+  for (auto& mine : all) {
+    mine.n = dimension;
+    mine.indices.push_back(static_cast<index>(dimension - 1));
+    mine.values.push_back(1);
+  }
+  return all;
+}
+
 /// Checks that recursive doubling in parts has the result of recursive doubling as a whole, and sends `parts` messages
 /// in place of one, or one message if streams are not encoded.
 template <class Storage>
@@ -410,6 +421,7 @@ TEST(counts, recursive_doubling_in_parts_has_the_same_sum_and_a_message_for_each
         for (const std::uint64_t parts : {2U, 3U, 8U}) expect_parts<spar::storage::coded<>>(where, mine, parts);
         expect_parts<spar::storage::coo>(where, mine, 2);
       }
+      if (ranks <= 8) expect_parts<spar::storage::coded<>>(where, lopsided_inputs(ranks), 2);
     }
   }
 }
