@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """scripts/gpu on stand-ins for nvidia-smi and the compilers, whose programs sleep or fail: its exit status, that one
-failed part stops no other, that the whole call ends in time, and that it names what it has not done."""
+failed part stops no other, that the whole call ends in time, and that it names what it has not done; and that it
+runs programs which another machine has compiled from the same sources."""
 
 import pathlib
 import shutil
@@ -25,9 +26,9 @@ chmod +x "$out"
 """
 
 
-def run(room, seconds, runs="", fails="-lnccl", gpu=True):
+def run(room, seconds, runs="", fails="-lnccl", gpu=True, arguments=None):
     begin = time.monotonic()
-    done = subprocess.run([str(room / "scripts/gpu"), "results.txt", str(seconds)], capture_output=True, text=True,
+    done = subprocess.run([str(room / "scripts/gpu"), *(arguments or ("results.txt", str(seconds)))], capture_output=True, text=True,
                           env={"PATH": f"{room}/bin:/usr/bin:/bin", "RUNS": runs, "FAILS": fails,
                                **({} if gpu else {"NO_GPU": "1"})}, timeout=60)
     return done.returncode, done.stdout, time.monotonic() - begin
@@ -36,11 +37,11 @@ def run(room, seconds, runs="", fails="-lnccl", gpu=True):
 def main():
     with tempfile.TemporaryDirectory() as name:
         room = pathlib.Path(name)
-        for folder in ("bin", "scripts", "tools/spar_perf"):
+        for folder in ("bin", "scripts", "tools/spar_perf", "include", "tests", "bench", "examples", "build/gpu/carried"):
             (room / folder).mkdir(parents=True)
         shutil.copy(ROOT / "scripts/gpu", room / "scripts")
         shutil.copy(ROOT / "tools/spar_perf/sources.cmake", room / "tools/spar_perf")
-        for program, text in (("nvidia-smi", SMI), ("nvcc", COMPILER), ("g++-12", COMPILER),
+        for program, text in (("nvidia-smi", SMI), ("nvcc", COMPILER), ("g++-12", COMPILER), ("strip", "#!/bin/sh\n"),
                               ("compute-sanitizer", '#!/bin/sh\necho "ran sanitizer $*"\n')):
             (room / "bin" / program).write_text(text)
             (room / "bin" / program).chmod(0o755)
@@ -63,8 +64,8 @@ def main():
         assert code == 1 and "failed with exit status 3" in said and "ran spar_perf_gpu" in said, said
         assert "ran nccl 8" in said and "cannot link images_on_gpu: error: -lz" in said, said
         failed = [line for line in said.splitlines() if line.startswith("failed: ")]
-        assert failed == ["failed: kernels beside a copy", "failed: device_feedback", "failed: on_device",
-                          "failed: images_on_gpu"], failed
+        assert failed == ["failed: device_feedback", "failed: on_device", "failed: images_on_gpu",
+                          "failed: kernels beside a copy"], failed
 
         # Time runs out in the tests.
         code, said, seconds = run(room, 9, "tests sleep 50")
@@ -72,6 +73,17 @@ def main():
         assert "ended early: no time is left" in said and "ran gpu_kernels" not in said, said
         for part in ("tests of the kernels, on the GPU", "kernels beside a copy", "NCCL with 2 ranks"):
             assert f"\nskipped: {part}\n" in said, (part, said)
+
+        # Programs that another machine has compiled, without a GPU: from the same sources, and from others.
+        code, said, _ = run(room, 570, arguments=("--build", "sm_90"), gpu=False)
+        assert code == 0 and "ran" not in said, said
+        code, said, _ = run(room, 570)
+        assert code == 0 and "programs compiled elsewhere" in said and "== compiling" not in said, said
+        assert "ran gpu_kernels" in said and "cannot link" not in said, said
+        (room / "include/changed.hpp").write_text("// changed")
+        code, said, _ = run(room, 570)
+        assert code == 0 and "of other sources" in said and "== compiling" in said, said
+        assert "ran gpu_kernels" in said, said
     print("gpu: parts fail alone, and the call ends in time")
 
 

@@ -13,6 +13,7 @@
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/values/codecs.cuh>
+#include <spar/spar.hpp> // the kernels beside everything else: their names must not collide
 
 #include <cstddef>
 #include <cstdint>

@@ -18,13 +18,13 @@ namespace spar::kernel {
 
 namespace detail {
 
-inline constexpr unsigned digit_bits = 8, digits = 1U << digit_bits;
+inline constexpr unsigned digit_bits = 8, radix = 1U << digit_bits;
 
 /// The state of a search for the k-th largest magnitude, digit by digit from the most significant one. Zero at the
 /// start of the search.
 template <class T>
 struct digit_search {
-  unsigned long long histogram[digits]; // of the values whose upper digits are `known`
+  unsigned long long histogram[radix]; // of the values whose upper digits are `known`
   unsigned long long finished;          // blocks that have added to the histogram
   std::uint64_t above;                  // values whose upper digits are above `known`
   magnitude<T> known, upper;            // the digits found so far, and their mask
@@ -53,13 +53,13 @@ struct largest_memory {
 };
 
 struct digit_grid {
-  static constexpr unsigned threads = digits;
+  static constexpr unsigned threads = radix;
   static constexpr std::uint64_t most = 2048;
   static std::uint64_t blocks(std::uint64_t n) { return std::min(spar::detail::tiles_of(n, take_tile::values), most); }
 
   struct memory {
-    unsigned histogram[digits]; // of at most 2^42 values, a block counts fewer than 2^32
-    unsigned long long whole[digits];
+    unsigned histogram[radix]; // of at most 2^42 values, a block counts fewer than 2^32
+    unsigned long long whole[radix];
     bool is_last;
   };
   static_assert((std::uint64_t{1} << 42) / most <= std::uint64_t{1} << 31);
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(digit_grid::threads)
   const std::uint64_t stride = std::uint64_t{gridDim.x} * digit_grid::threads;
   for (std::uint64_t at = std::uint64_t{blockIdx.x} * digit_grid::threads + thread; at < n; at += stride) {
     const bits m = magnitude_of(x[at]);
-    if ((m & upper) == known) atomicAdd(&shared.histogram[static_cast<unsigned>(m >> shift) & (digits - 1)], 1U);
+    if ((m & upper) == known) atomicAdd(&shared.histogram[static_cast<unsigned>(m >> shift) & (radix - 1)], 1U);
   }
   __syncthreads();
   if (shared.histogram[thread] > 0)
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(digit_grid::threads)
   if (thread != 0) return;
   search->finished = 0;
   std::uint64_t above = search->above;
-  unsigned digit = digits - 1;
+  unsigned digit = radix - 1;
   for (; digit > 0 && above + shared.whole[digit] < k; --digit) above += shared.whole[digit];
   const bits found = static_cast<bits>(known | static_cast<bits>(static_cast<bits>(digit) << shift));
   search->above = above;
