@@ -13,7 +13,8 @@
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/values/codecs.cuh>
-#include <spar/spar.hpp> // the kernels beside everything else: their names must not collide
+#include <spar/spar.hpp>
+#include <spar/storage/coded.hpp> // with the headers above, everything: names must not collide
 
 #include <cstddef>
 #include <cstdint>
