@@ -800,7 +800,7 @@ def preload_slower():
 
 
 def on_h100(kernel):
-    return only([{"kernel": name, "ratio": ratio} for name, _, _, ratio, *_ in raw.gpu_kernels()], kernel=kernel)["ratio"]
+    return next(ratio for name, _, _, ratio, *_ in raw.gpu_kernels() if name == kernel)
 
 
 @value
@@ -860,7 +860,7 @@ def gpu_select_faster():
 @value
 def gpu_nccl():
     """The numbers of ranks with which every system over NCCL had the bits of the host."""
-    ranks = [p for p in (2, 4, 8) if all(
-        f"{p} ranks, 0 systems with different bits" in
-        "\n".join(raw.gpu_part(f"bits of the systems over NCCL, {p} ranks, eager_bytes {eager}")) for eager in (0, 20000))]
+    same = lambda p, eager: (f"{p} ranks, 0 systems with different bits" in
+                             raw.gpu_part(f"bits of the systems over NCCL, {p} ranks, eager_bytes {eager}"))
+    ranks = [p for p in (2, 4, 8) if same(p, 0) and same(p, 20000)]
     return f"{', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
