@@ -25,9 +25,9 @@ inline constexpr unsigned digit_bits = 8, radix = 1U << digit_bits;
 template <class T>
 struct digit_search {
   unsigned long long histogram[radix]; // of the values whose upper digits are `known`
-  unsigned long long finished;          // blocks that have added to the histogram
-  std::uint64_t above;                  // values whose upper digits are above `known`
-  magnitude<T> known, upper;            // the digits found so far, and their mask
+  unsigned long long finished;         // blocks that have added to the histogram
+  std::uint64_t above;                 // values whose upper digits are above `known`
+  magnitude<T> known, upper;           // the digits found so far, and their mask
 };
 
 /// The values that a search examines: the candidates if they contain the `wanted` largest values, otherwise all values.
