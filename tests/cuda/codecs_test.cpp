@@ -42,21 +42,26 @@ bool same_bits(const vector<T>& a, const vector<T>& b) {
   return std::ranges::equal(a, b, kernel_test::same_bits<T>);
 }
 
-/// Encodes and decodes at an odd address, so that a sanitizer finds loads and stores that need an alignment.
+/// Encodes and decodes values and bytes that begin `shift` values or bytes after an aligned address: where nothing is
+/// aligned, a sanitizer finds loads and stores that need an alignment.
 template <int Bits, class T>
-void compare_qsgd(const vector<T>& x, std::size_t bucket, std::uint64_t position) {
+void compare_qsgd(const vector<T>& x, std::size_t bucket, std::uint64_t position, std::size_t shift) {
   using codec = spar::kernel::qsgd_codec<Bits>;
   const std::size_t n = x.size(), bytes = codec::template encoded_bytes<T>(n, bucket);
-  vector<std::byte> expected(bytes), got(bytes + 1, std::byte{0x5a});
+  vector<T> shifted(shift, T(7));
+  shifted.insert(shifted.end(), x.begin(), x.end());
+  vector<std::byte> expected(bytes), got(shift + bytes + 1, std::byte{0x5a});
   codec::encode(x.data(), n, bucket, expected.data(), 3, 4, position);
-  spar::kernel::start_qsgd_encode<Bits>(x.data(), n, bucket, got.data() + 1, 3, 4, position, nullptr);
+  spar::kernel::start_qsgd_encode<Bits>(shifted.data() + shift, n, bucket, got.data() + shift, 3, 4, position, nullptr);
   kernel_test::finish();
-  EXPECT_EQ(got[0], std::byte{0x5a});
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got.begin() + 1)) << n << " in buckets of " << bucket;
-  vector<T> decoded(n, T(9)), again(n, T(8));
+  EXPECT_TRUE(shift == 0 || got[shift - 1] == std::byte{0x5a});
+  EXPECT_EQ(got.back(), std::byte{0x5a});
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got.data() + shift)) << n << " in buckets of " << bucket;
+  vector<T> decoded(n, T(9)), again(shift + n, T(8));
   codec::decode(expected.data(), n, bucket, decoded.data());
-  spar::kernel::start_qsgd_decode<Bits>(got.data() + 1, n, bucket, again.data(), nullptr);
+  spar::kernel::start_qsgd_decode<Bits>(got.data() + shift, n, bucket, again.data() + shift, nullptr);
   kernel_test::finish();
+  again.erase(again.begin(), again.begin() + static_cast<std::ptrdiff_t>(shift));
   EXPECT_TRUE(same_bits(decoded, again)) << n << " in buckets of " << bucket;
 }
 
@@ -66,9 +71,11 @@ void compare_qsgd(std::size_t n, std::uint64_t seed, bool special) {
     for (const std::uint64_t position : {0U, 1'000'003U}) {
       if (bucket == 1 && n > 500) continue;
       const auto x = values<T>(n, seed, special);
-      compare_qsgd<2>(x, bucket, position);
-      compare_qsgd<4>(x, bucket, position);
-      compare_qsgd<8>(x, bucket, position);
+      for (const std::size_t shift : {0U, 1U}) {
+        compare_qsgd<2>(x, bucket, position, shift);
+        compare_qsgd<4>(x, bucket, position, shift);
+        compare_qsgd<8>(x, bucket, position, shift);
+      }
     }
   }
 }
@@ -83,8 +90,8 @@ TEST(device_qsgd, has_the_bytes_of_the_host_for_special_values_and_every_type) {
   compare_qsgd<double>(700, 3, false);
   vector<float> tiny(300, 1e-42F), zeros(300, -0.0F);
   tiny[7] = -3e-41F;
-  compare_qsgd<8>(tiny, 100, 0);
-  compare_qsgd<4>(zeros, 100, 0);
+  compare_qsgd<8>(tiny, 100, 0, 0);
+  compare_qsgd<4>(zeros, 100, 0, 0);
 }
 
 TEST(device_qsgd, decodes_any_bytes) {

@@ -145,7 +145,8 @@ int main() {
   print("copy_candidates<", sizeof(kernels::take_tile::memory));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_memory));
-  print("zfp_encode<", sizeof(kernels::zfp_group::memory));
+  print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));
+  print("zfp_decode<", sizeof(kernels::zfp_group::decode_memory));
   print("merge<float,uint32", sizeof(kernels::merge_tile<float, std::uint32_t>::memory));
   print("merge<float,uint64", sizeof(kernels::merge_tile<float, std::uint64_t>::memory));
   print("merge<double,uint32", sizeof(kernels::merge_tile<double, std::uint32_t>::memory));

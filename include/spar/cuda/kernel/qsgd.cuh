@@ -5,13 +5,14 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 #include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/fours.cuh>
 #include <spar/cuda/kernel/language.cuh>
-#include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace spar::kernel {
 
@@ -22,9 +23,18 @@ namespace detail {
 template <int Bits>
 struct device_qsgd {
   static constexpr unsigned warps = 8, threads = warps * spar::detail::warp_size;
-  static constexpr unsigned four_bytes = 4 * Bits / 8; // bytes of the codes of four entries
 
   using codec = qsgd_codec<Bits>;
+  /// The codes of four entries.
+  using codes =
+      std::conditional_t<Bits == 8, std::uint32_t, std::conditional_t<Bits == 4, std::uint16_t, std::uint8_t>>;
+
+  /// The number of buckets of n entries, and of blocks that process them.
+  static std::uint64_t buckets(std::uint64_t n, std::uint64_t size) {
+    if (size == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries; expected at least 1"});
+    return n / size + (n % size != 0 ? 1 : 0);
+  }
+  static std::uint64_t blocks(std::uint64_t buckets) { return buckets / warps + (buckets % warps != 0 ? 1 : 0); }
 
   /// The bucket of this warp.
   struct bucket {
@@ -33,49 +43,86 @@ struct device_qsgd {
     std::uint64_t offset; // of its first byte in the code
   };
   template <class T>
-  __device__ static bucket bucket_of_warp(std::uint64_t n, std::uint64_t size) {
+  __device__ static bucket bucket_of_warp(std::uint64_t n, std::uint64_t size, std::uint64_t buckets) {
     const std::uint64_t number = std::uint64_t{blockIdx.x} * warps + spar::detail::warp_of_thread();
     const std::uint64_t first = number * size;
-    const std::uint64_t count = number >= spar::detail::tiles_of(n, size) || first >= n ? 0 : n - first;
+    const std::uint64_t count = number >= buckets ? 0 : n - first;
     return {first, count < size ? count : size, number * (sizeof(T) + codec::packed(size))};
   }
 
-  /// Writes or reads the lowest `bytes` bytes of a word at an address of any alignment.
-  __device__ static void store(std::byte* to, std::uint64_t word, unsigned bytes) {
-    for (unsigned b = 0; b < bytes; ++b) to[b] = static_cast<std::byte>(word >> (8 * b) & 0xff);
+  /// Writes or reads the codes of `count` entries, at most four, at an address of any alignment.
+  __device__ static void store(std::byte* to, codes word, unsigned count) {
+    if (count >= 4) return spar::detail::store_word(to, word);
+    SPAR_UNROLL
+    for (unsigned b = 0; b < sizeof(codes); ++b) {
+      if (b < codec::packed(count)) to[b] = static_cast<std::byte>(word >> (8 * b) & 0xff);
+    }
   }
-  __device__ static std::uint64_t load(const std::byte* from, unsigned bytes) {
-    std::uint64_t word = 0;
-    for (unsigned b = 0; b < bytes; ++b) word |= static_cast<std::uint64_t>(from[b]) << (8 * b);
+  __device__ static codes load(const std::byte* from, unsigned count) {
+    codes word = 0;
+    SPAR_UNROLL
+    for (unsigned b = 0; b < sizeof(codes); ++b) {
+      if (b < codec::packed(count)) word = static_cast<codes>(word | static_cast<unsigned>(from[b]) << (8 * b));
+    }
     return word;
   }
 
   /// The code of an entry, with its 16 random bits.
   template <class Real>
   __device__ static unsigned code_of_entry(Real value, Real magnify, Real factor, std::uint32_t random) {
-    if (value != value) return codec::nan_code;
-    const int most = codec::levels;
-    int level;
-    if (codec::is_finite(value))
-      level = (__float2int_rn(static_cast<float>(value * magnify * factor)) + static_cast<int>(random)) >> 16;
-    else
-      level = value > 0 ? most : -most;
-    level = level < -most ? -most : level > most ? most : level;
-    return static_cast<unsigned>(level) & ((1U << Bits) - 1);
+    // Selects at the end, because branches cost more.
+    const Real limit = value > 0 ? codec::levels << 16 : -(codec::levels << 16);
+    const Real scaled = codec::is_finite(value) ? value * magnify * factor : limit;
+    int level = (__float2int_rn(static_cast<float>(scaled)) + static_cast<int>(random)) >> 16;
+    level = level < -codec::levels ? -codec::levels : level > codec::levels ? codec::levels : level;
+    return value != value ? codec::nan_code : static_cast<unsigned>(level) & ((1U << Bits) - 1);
+  }
+};
+
+/// Several rows of a bucket; a lane has four neighbouring entries of each row. They are read before any of them is
+/// used, so that many bytes are on the way from memory at the same time.
+template <class T>
+struct qsgd_rows {
+  static constexpr unsigned rows = sizeof(T) > 4 ? 4 : 8, entries = rows * 4 * spar::detail::warp_size;
+
+  /// The number of this lane's first entry in a row.
+  __device__ static unsigned position(unsigned row) {
+    return 4 * (row * spar::detail::warp_size + spar::detail::lane_of_thread());
+  }
+  /// The number of entries from `begin` to the end of the bucket, at most those of all rows.
+  __device__ static unsigned left(std::uint64_t begin, std::uint64_t count) {
+    return static_cast<unsigned>(count - begin < entries ? count - begin : entries);
+  }
+  /// Reads what `from` contains for each four of the first `left` entries. `some(entry, count)` reads the four that
+  /// begins with `entry` if it has fewer entries, or if its address is not aligned.
+  template <class Four, class Some>
+  __device__ static void load(const void* from, unsigned left, Four (&row)[rows], Some some) {
+    const bool aligned = spar::detail::is_aligned_for<Four>(from);
+    SPAR_UNROLL
+    for (unsigned r = 0; r < rows; ++r) {
+      row[r] = {};
+      if (aligned && position(r) + 4 <= left) row[r] = static_cast<const Four*>(from)[position(r) / 4];
+    }
+    if (aligned && left % 4 == 0) return;
+    SPAR_UNROLL
+    for (unsigned r = 0; r < rows; ++r) {
+      const unsigned e = position(r);
+      if (e < left && !(aligned && e + 4 <= left)) row[r] = some(e, left - e);
+    }
   }
 };
 
 template <int Bits, class T>
 __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
-    qsgd_encode(const T* x, std::uint64_t n, std::uint64_t size, std::byte* out, position_random random,
-                std::uint64_t position) {
+    qsgd_encode(const T* x, std::uint64_t n, std::uint64_t size, std::uint64_t buckets, std::byte* out,
+                position_random random, std::uint64_t position) {
   using device = device_qsgd<Bits>;
   using codec = qsgd_codec<Bits>;
   using real = typename codec::template real<T>;
   using bits = magnitude<T>;
+  using rows = qsgd_rows<T>;
   constexpr real infinity = codec::template infinity<real>;
-  const auto bucket = device::template bucket_of_warp<T>(n, size);
-  const unsigned lane = spar::detail::lane_of_thread();
+  const auto bucket = device::template bucket_of_warp<T>(n, size, buckets);
   x += bucket.first;
   out += bucket.offset;
   position += bucket.first;
@@ -83,69 +130,90 @@ __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
   // The scale is the largest magnitude that is not NaN.
   const bits infinite = magnitude_of(static_cast<T>(infinity));
   bits top = 0;
-  bool nan = false;
-  for (std::uint64_t e = lane; e < bucket.count; e += spar::detail::warp_size) {
-    const bits m = magnitude_of(x[e]);
-    if (m > infinite)
-      nan = true;
-    else if (m > top)
-      top = m;
+  spar::detail::four<T> row[rows::rows];
+  const auto load = [&](std::uint64_t begin) {
+    rows::load(x + begin, rows::left(begin, bucket.count), row,
+               [&](unsigned e, unsigned count) { return spar::detail::load_some(x + begin + e, count); });
+  };
+  for (std::uint64_t begin = 0; begin < bucket.count; begin += rows::entries) {
+    load(begin);
+    SPAR_UNROLL
+    for (const auto& four : row) {
+      SPAR_UNROLL
+      for (const T value : four.value) {
+        const bits m = magnitude_of(value);
+        if (m > top && m <= infinite) top = m;
+      }
+    }
   }
-  nan = __ballot_sync(spar::detail::whole_warp, nan) != 0;
   top = spar::detail::warp_maximum(top);
-  if (bucket.count == 0) return; // only now: all lanes take part in the operations above
-  if (lane == 0) device::store(out, top, sizeof(T));
+  if (bucket.count == 0) return; // only now: all lanes take part in the operation above
+  if (spar::detail::lane_of_thread() == 0) spar::detail::store_word(out, top);
   out += sizeof(T);
 
   const auto scale = static_cast<real>(__builtin_bit_cast(T, top));
   const real small = codec::template small<real>;
   const real magnify = scale == infinity ? 0 : scale < small ? 1 / small : 1;
   const real factor = codec::factor_of(scale > 0 && scale < infinity ? scale * magnify : real(1));
-  for (std::uint64_t e = 4 * lane; e < bucket.count; e += 4 * spar::detail::warp_size) {
-    const std::uint64_t at = position + e;
-    const std::uint64_t word = random.of_four(at / 4);
-    const std::uint64_t next = at % 4 == 0 ? 0 : random.of_four(at / 4 + 1);
-    const auto shift = static_cast<unsigned>(at % 4 * 16);
-    const std::uint64_t fours = shift == 0 ? word : word >> shift | next << (64 - shift);
-    std::uint64_t codes = 0;
-    const auto entries = static_cast<unsigned>(bucket.count - e < 4 ? bucket.count - e : 4);
-    for (unsigned i = 0; i < entries; ++i) {
-      const auto value = static_cast<real>(x[e + i]);
-      const auto drawn = static_cast<std::uint32_t>(fours >> (16 * i) & 0xffff);
-      codes |= static_cast<std::uint64_t>(device::code_of_entry(value, magnify, factor, drawn)) << (Bits * i);
+  const auto shift = static_cast<unsigned>(position % 4 * 16); // rows consist of whole fours
+  for (std::uint64_t begin = 0; begin < bucket.count; begin += rows::entries) {
+    if (bucket.count > rows::entries) load(begin); // else the entries are still there
+    const unsigned left = rows::left(begin, bucket.count);
+    SPAR_UNROLL
+    for (unsigned r = 0; r < rows::rows; ++r) {
+      const unsigned e = rows::position(r);
+      if (e >= left) break;
+      const std::uint64_t at = (position + begin + e) / 4;
+      std::uint64_t drawn = random.of_four(at);
+      if (shift != 0) drawn = drawn >> shift | random.of_four(at + 1) << (64 - shift);
+      unsigned codes = 0;
+      SPAR_UNROLL
+      for (unsigned i = 0; i < 4; ++i) {
+        const auto value = static_cast<real>(row[r].value[i]);
+        const auto sixteen = static_cast<std::uint32_t>(drawn >> (16 * i) & 0xffff);
+        codes |= device::code_of_entry(value, magnify, factor, sixteen) << (Bits * i);
+      }
+      // The codes of the zeros beyond the end are zeros: a random number alone is no level.
+      device::store(out + begin * Bits / 8 + e * Bits / 8, static_cast<typename device::codes>(codes), left - e);
     }
-    device::store(out + e * Bits / 8, codes, static_cast<unsigned>(codec::packed(entries)));
   }
 }
 
 template <int Bits, class T>
 __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
-    qsgd_decode(const std::byte* in, std::uint64_t n, std::uint64_t size, T* out) {
+    qsgd_decode(const std::byte* in, std::uint64_t n, std::uint64_t size, std::uint64_t buckets, T* out) {
   using device = device_qsgd<Bits>;
   using codec = qsgd_codec<Bits>;
   using real = typename codec::template real<T>;
-  const auto bucket = device::template bucket_of_warp<T>(n, size);
+  using rows = qsgd_rows<T>;
+  const auto bucket = device::template bucket_of_warp<T>(n, size, buckets);
   if (bucket.count == 0) return;
   in += bucket.offset;
   out += bucket.first;
-  const auto stored = static_cast<magnitude<T>>(device::load(in, sizeof(T)));
-  const auto scale = static_cast<real>(__builtin_bit_cast(T, stored));
+  const auto scale = static_cast<real>(__builtin_bit_cast(T, spar::detail::load_word<magnitude<T>>(in)));
   in += sizeof(T);
-  for (std::uint64_t e = 4 * spar::detail::lane_of_thread(); e < bucket.count; e += 4 * spar::detail::warp_size) {
-    const auto entries = static_cast<unsigned>(bucket.count - e < 4 ? bucket.count - e : 4);
-    const std::uint64_t codes = device::load(in + e * Bits / 8, static_cast<unsigned>(codec::packed(entries)));
-    for (unsigned i = 0; i < entries; ++i) {
-      const auto code = static_cast<unsigned>(codes >> (Bits * i)) & ((1U << Bits) - 1);
-      out[e + i] = static_cast<T>(codec::value_of(code, scale));
+  const bool aligned = spar::detail::is_aligned_for<spar::detail::four<T>>(out);
+  for (std::uint64_t begin = 0; begin < bucket.count; begin += rows::entries) {
+    const std::byte* const from = in + begin * Bits / 8;
+    const unsigned left = rows::left(begin, bucket.count);
+    typename device::codes codes[rows::rows];
+    rows::load(from, left, codes, [&](unsigned e, unsigned count) { return device::load(from + e * Bits / 8, count); });
+    SPAR_UNROLL
+    for (unsigned r = 0; r < rows::rows; ++r) {
+      const unsigned e = rows::position(r);
+      if (e >= left) break;
+      spar::detail::four<T> decoded;
+      SPAR_UNROLL
+      for (unsigned i = 0; i < 4; ++i) {
+        const unsigned code = codes[r] >> (Bits * i) & ((1U << Bits) - 1);
+        decoded.value[i] = static_cast<T>(codec::value_of(code, scale));
+      }
+      if (aligned && e + 4 <= left)
+        *reinterpret_cast<spar::detail::four<T>*>(out + begin + e) = decoded;
+      else
+        spar::detail::store_some(out + begin + e, decoded, left - e);
     }
   }
-}
-
-/// The number of blocks for n entries in buckets of `size`.
-template <int Bits>
-std::uint64_t qsgd_blocks(std::uint64_t n, std::uint64_t size) {
-  if (size == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries; expected at least 1"});
-  return n == 0 ? 0 : spar::detail::tiles_of(spar::detail::tiles_of(n, size), device_qsgd<Bits>::warps);
 }
 
 } // namespace detail
@@ -156,16 +224,19 @@ template <int Bits, element T>
   requires is_floating<T>
 void start_qsgd_encode(const T* x, std::uint64_t n, std::uint64_t bucket, std::byte* out, std::uint64_t seed,
                        std::uint64_t call, std::uint64_t position, cudaStream_t stream) {
-  spar::detail::launch(detail::qsgd_encode<Bits, T>, detail::qsgd_blocks<Bits>(n, bucket),
-                       detail::device_qsgd<Bits>::threads, 0, stream, x, n, bucket, out,
-                       detail::position_random(seed, call), position);
+  using device = detail::device_qsgd<Bits>;
+  const std::uint64_t buckets = device::buckets(n, bucket);
+  spar::detail::launch(detail::qsgd_encode<Bits, T>, device::blocks(buckets), device::threads, 0, stream, x, n, bucket,
+                       buckets, out, detail::position_random(seed, call), position);
 }
 /// Starts a kernel that decodes n values like `qsgd_codec<Bits>::decode`.
 template <int Bits, element T>
   requires is_floating<T>
 void start_qsgd_decode(const std::byte* in, std::uint64_t n, std::uint64_t bucket, T* out, cudaStream_t stream) {
-  spar::detail::launch(detail::qsgd_decode<Bits, T>, detail::qsgd_blocks<Bits>(n, bucket),
-                       detail::device_qsgd<Bits>::threads, 0, stream, in, n, bucket, out);
+  using device = detail::device_qsgd<Bits>;
+  const std::uint64_t buckets = device::buckets(n, bucket);
+  spar::detail::launch(detail::qsgd_decode<Bits, T>, device::blocks(buckets), device::threads, 0, stream, in, n, bucket,
+                       buckets, out);
 }
 
 } // namespace spar::kernel

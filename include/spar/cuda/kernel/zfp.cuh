@@ -3,7 +3,9 @@
 // (Lindstrom 2014; libzfp 1.0, src/template/encode1.c). Needs no library.
 #pragma once
 
+#include <spar/core/host_device.hpp>
 #include <spar/cuda/kernel/block.cuh>
+#include <spar/cuda/kernel/fours.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 
@@ -33,31 +35,105 @@ struct zfp_format {
   static constexpr int smallest = is_double ? -962 : -98;
 };
 
-/// Up to 128 bits, the first ones lowest. Bits beyond `limit` are dropped when they are added, and read as zeros.
-struct zfp_code {
-  std::uint64_t low = 0, high = 0;
+/// A bit plane of a block: its four bits, of value i in bit i, and their code. The first `known` values have bits in
+/// this plane or in higher ones.
+struct zfp_plane {
+  unsigned bits, code, length, known;
+};
 
-  __device__ void add(std::uint64_t bits, unsigned at, unsigned limit) {
-    if (at >= limit) return;
-    if (at < 64) low |= bits << at;
-    if (at >= 64)
-      high |= bits << (at - 64);
-    else if (at > 0)
-      high |= bits >> (64 - at);
-    if (limit < 64) low &= (1ULL << limit) - 1;
-    if (limit <= 64)
-      high = 0;
-    else if (limit < 128)
-      high &= (1ULL << (limit - 64)) - 1;
+/// Encodes a plane by group tests. `known` is that of the plane above.
+SPAR_HOST_DEVICE constexpr zfp_plane zfp_code_of(unsigned bits, unsigned known) {
+  // The bits of the known values, then for each further one whether there is any, and zeros up to it.
+  zfp_plane plane{bits, bits & ((1U << known) - 1), known, known};
+  unsigned rest = bits >> known;
+  const auto add = [&](bool bit) { plane.code |= (bit ? 1U : 0U) << plane.length++; };
+  while (plane.known < 4) {
+    add(rest != 0);
+    if (rest == 0) break;
+    for (; plane.known < 3; ++plane.known, rest >>= 1) { // that the last value has a bit needs no code
+      add((rest & 1) != 0);
+      if ((rest & 1) != 0) break;
+    }
+    ++plane.known;
+    rest >>= 1;
   }
-  __device__ unsigned bit(unsigned at) const {
-    return static_cast<unsigned>((at < 64 ? low >> at : high >> (at - 64)) & 1);
+  return plane;
+}
+
+/// The codes of all planes. In each table the plane above decides which part is used.
+struct zfp_tables {
+  static constexpr unsigned longest = 7, windows = 1U << longest;           // bits of a code
+  static constexpr unsigned plane = 15, ends = 1U << 4, part = 7 * windows; // the bits of an entry of `decode`
+  static constexpr unsigned length = 13;                                    // and the position of its length
+
+  /// By the bits of a plane: the code, its length from bit 8 on, and the begin of the next part from bit 16 on.
+  std::uint32_t encode[5 * 16];
+  /// By the next bits of a block: the bits of a plane, `ends` if it is the first plane in which all values are known,
+  /// the begin of the next part, and the length of the code.
+  std::uint16_t decode[5 * windows];
+};
+SPAR_HOST_DEVICE constexpr zfp_tables zfp_all_codes() {
+  zfp_tables tables{};
+  for (unsigned known = 0; known <= 4; ++known) {
+    for (unsigned bits = 0; bits < 16; ++bits) {
+      const zfp_plane plane = zfp_code_of(bits, known);
+      tables.encode[16 * known + bits] = plane.code | plane.length << 8 | (16 * plane.known) << 16;
+      for (unsigned next = plane.code; next < zfp_tables::windows; next += 1U << plane.length)
+        tables.decode[zfp_tables::windows * known + next] =
+            static_cast<std::uint16_t>(bits | (known < 4 && plane.known == 4 ? zfp_tables::ends : 0) |
+                                       zfp_tables::windows * plane.known | plane.length << zfp_tables::length);
+    }
+  }
+  return tables;
+}
+/// Exchanges the bits in `Mask` with those `Distance` bits above.
+template <unsigned Distance, std::uint32_t Mask>
+__device__ std::uint32_t zfp_exchange(std::uint32_t x) {
+  const std::uint32_t differ = (x ^ x >> Distance) & Mask;
+  return x ^ differ ^ differ << Distance;
+}
+/// Converts four bytes, of value i in byte i, to the eight planes of their bits, of four bits each; and back.
+__device__ inline std::uint32_t zfp_planes_of(std::uint32_t bytes) {
+  bytes = zfp_exchange<6, 0x00cc00cc>(zfp_exchange<12, 0x0000f0f0>(bytes));
+  return zfp_exchange<1, 0x22222222>(zfp_exchange<3, 0x0a0a0a0a>(bytes));
+}
+__device__ inline std::uint32_t zfp_bytes_of(std::uint32_t planes) {
+  planes = zfp_exchange<3, 0x0a0a0a0a>(zfp_exchange<1, 0x22222222>(planes));
+  return zfp_exchange<12, 0x0000f0f0>(zfp_exchange<6, 0x00cc00cc>(planes));
+}
+
+/// Collects the bits of a block in words of 32 bits, the first ones lowest. `emit(number, word)` gets the words; the
+/// bits beyond the limit are zeros.
+template <class Emit>
+struct zfp_writer {
+  Emit emit;
+  unsigned left; // bits from the current word on up to the limit
+  std::uint32_t word = 0;
+  unsigned filled = 0, number = 0;
+
+  /// Adds at most 28 bits. Returns whether there is room for more.
+  __device__ bool add(std::uint32_t bits, unsigned length) {
+    word |= bits << filled;
+    filled += length;
+    if (filled < (left < 32 ? left : 32)) return true;
+    flush();
+    if (left == 0) return false;
+    filled -= 32;
+    word = bits >> (length - filled);
+    return true;
+  }
+  /// Ends the current word.
+  __device__ void flush() {
+    const unsigned bits = left < 32 ? left : 32;
+    emit(number++, word & 0xffffffffU >> (32 - bits));
+    word = 0;
+    left -= bits;
   }
 };
 
 /// Encodes a block of four values in `limit` bits.
-template <class T>
-__device__ zfp_code zfp_encode_block(const T (&x)[4], unsigned limit) {
+template <class T, class Emit>
+__device__ void zfp_encode_block(const T (&x)[4], unsigned limit, const std::uint32_t* codes, Emit emit) {
   using format = zfp_format<T>;
   using bits = typename format::bits;
   // The largest exponent. The exponent of a denormal number counts as that of the smallest normal one.
@@ -68,69 +144,100 @@ __device__ zfp_code zfp_encode_block(const T (&x)[4], unsigned limit) {
   }
   const int biased = static_cast<int>(top >> format::mantissa);
   const int exponent = biased - (format::bias - 1); // the largest value is below 2^exponent
-  zfp_code code;
-  if (exponent <= format::smallest) return code;
+  zfp_writer<Emit> out{emit, limit};
+  if (exponent > format::smallest) {
+    const T scale = __builtin_bit_cast(
+        T, static_cast<bits>(static_cast<bits>(format::bias + format::planes - 2 - exponent) << format::mantissa));
+    // Unsigned, because the transform wraps around.
+    bits v[4];
+    for (int i = 0; i < 4; ++i) v[i] = static_cast<bits>(static_cast<typename format::integer>(scale * x[i]));
+    const auto halved = [](bits b) { return static_cast<bits>(static_cast<typename format::integer>(b) >> 1); };
+    v[0] += v[3], v[0] = halved(v[0]), v[3] -= v[0];
+    v[2] += v[1], v[2] = halved(v[2]), v[1] -= v[2];
+    v[0] += v[2], v[0] = halved(v[0]), v[2] -= v[0];
+    v[3] += v[1], v[3] = halved(v[3]), v[1] -= v[3];
+    v[3] += halved(v[1]), v[1] -= halved(v[3]);
+    for (bits& b : v) b = (b + format::negabinary) ^ format::negabinary;
 
-  const T scale = __builtin_bit_cast(
-      T, static_cast<bits>(static_cast<bits>(format::bias + format::planes - 2 - exponent) << format::mantissa));
-  // Unsigned, because the transform wraps around.
-  bits v[4];
-  for (int i = 0; i < 4; ++i) v[i] = static_cast<bits>(static_cast<typename format::integer>(scale * x[i]));
-  const auto halved = [](bits b) { return static_cast<bits>(static_cast<typename format::integer>(b) >> 1); };
-  v[0] += v[3], v[0] = halved(v[0]), v[3] -= v[0];
-  v[2] += v[1], v[2] = halved(v[2]), v[1] -= v[2];
-  v[0] += v[2], v[0] = halved(v[0]), v[2] -= v[0];
-  v[3] += v[1], v[3] = halved(v[3]), v[1] -= v[3];
-  v[3] += halved(v[1]), v[1] -= halved(v[3]);
-  for (bits& b : v) b = (b + format::negabinary) ^ format::negabinary;
-
-  code.add(static_cast<std::uint64_t>(2 * (exponent + format::bias) + 1), 0, limit);
-  unsigned at = format::header, known = 0; // values that have bits in higher planes
-  for (int plane = format::planes - 1; plane >= 0 && at < limit; --plane) {
-    unsigned p = 0;
-    for (unsigned i = 0; i < 4; ++i) p |= static_cast<unsigned>(v[i] >> plane & 1) << i;
-    // The bits of the known values, then for each further one whether there is any, and zeros up to it.
-    std::uint64_t word = p & ((1U << known) - 1);
-    unsigned length = known;
-    unsigned rest = p >> known;
-    while (known < 4) {
-      word |= static_cast<std::uint64_t>(rest != 0) << length++;
-      if (rest == 0) break;
-      for (; known < 3; ++known, rest >>= 1) {
-        word |= static_cast<std::uint64_t>(rest & 1) << length++;
-        if ((rest & 1) != 0) break;
+    out.word = static_cast<std::uint32_t>(2 * (exponent + format::bias) + 1);
+    out.filled = format::header;
+    unsigned part = 0;
+    for (int lowest = format::planes - 8; lowest >= 0; lowest -= 8) {
+      std::uint32_t bytes = 0;
+      for (unsigned i = 0; i < 4; ++i) bytes |= static_cast<std::uint32_t>(v[i] >> lowest & 0xff) << (8 * i);
+      const std::uint32_t planes = zfp_planes_of(bytes);
+      SPAR_UNROLL
+      for (unsigned half = 0; half < 2; ++half) {
+        std::uint32_t all = 0;
+        unsigned length = 0; // at most 4 * zfp_tables::longest
+        SPAR_UNROLL
+        for (unsigned p = 0; p < 4; ++p) {
+          const std::uint32_t code = codes[part + (planes >> (28 - 16 * half - 4 * p) & 15)];
+          part = code >> 16;
+          all |= (code & 0xff) << length;
+          length += code >> 8 & 0xff;
+        }
+        if (!out.add(all, length)) return;
       }
-      ++known;
-      rest >>= 1;
     }
-    code.add(word, at, limit);
-    at += length;
   }
-  return code;
+  while (out.left > 0) out.flush();
 }
 
-/// Decodes a block of `limit` bits. Any bits are valid.
-template <class T>
-__device__ void zfp_decode_block(const zfp_code& code, unsigned limit, T (&x)[4]) {
+/// Decodes a block of `limit` bits. `word(number)` returns its words of 32 bits; the bits beyond the limit are zeros.
+/// Any bits are valid.
+template <class T, class Word>
+__device__ void zfp_decode_block(unsigned limit, const std::uint16_t* codes, Word word, T (&x)[4]) {
   using format = zfp_format<T>;
   using bits = typename format::bits;
-  if (code.bit(0) == 0) {
+  std::uint64_t next = word(0) | static_cast<std::uint64_t>(word(1)) << 32; // bits, the first ones lowest
+  if ((next & 1) == 0) {
     for (T& v : x) v = 0;
     return;
   }
-  const int exponent = static_cast<int>(code.low >> 1 & ((1U << (format::header - 1)) - 1)) - format::bias;
+  const int biased = static_cast<int>(next >> 1 & ((1U << (format::header - 1)) - 1)) - (format::planes - 2);
+  next >>= format::header;
   bits v[4] = {};
-  unsigned at = format::header, known = 0;
-  const auto next = [&] { return code.bit(at++); };
-  for (int plane = format::planes - 1; plane >= 0 && at < limit; --plane) {
-    unsigned p = 0;
-    for (unsigned i = 0; i < known && at < limit; ++i) p |= next() << i;
-    while (known < 4 && at < limit) {
-      if (next() == 0) break;
-      while (known < 3 && at < limit && next() == 0) ++known;
-      p |= 1U << known++;
+  unsigned part = 0, valid = 64 - format::header, words = 2;
+  int left = static_cast<int>(limit - format::header); // bits up to the limit
+  for (int lowest = format::planes - 8; lowest >= 0 && left > 0; lowest -= 8) {
+    std::uint32_t planes = 0;
+    SPAR_UNROLL
+    for (unsigned half = 0; half < 2; ++half) {
+      auto some = static_cast<std::uint32_t>(next);
+      unsigned found[4], any = 0;
+      int length = 0; // at most 4 * zfp_tables::longest
+      SPAR_UNROLL
+      for (unsigned p = 0; p < 4; ++p) {
+        found[p] = codes[part | (some & (zfp_tables::windows - 1))];
+        some >>= found[p] >> zfp_tables::length;
+        length += static_cast<int>(found[p] >> zfp_tables::length);
+        part = found[p] & zfp_tables::part;
+        planes |= (found[p] & zfp_tables::plane) << (28 - 16 * half - 4 * p);
+        any |= found[p];
+      }
+      // The zeros read beyond the limit are no bits of values. But if the code reached the last value only by such
+      // zeros, the value at the limit has the bit.
+      if (length > left && (any & zfp_tables::ends) != 0) {
+        int end = 0;
+        SPAR_UNROLL
+        for (unsigned p = 0; p < 4; ++p) {
+          end += static_cast<int>(found[p] >> zfp_tables::length);
+          if (end > left && (found[p] & zfp_tables::ends) != 0)
+            planes ^= (8U ^ 8U >> (end - left)) << (28 - 16 * half - 4 * p);
+        }
+      }
+      left -= length;
+      if (left <= 0) break;
+      next >>= length;
+      valid -= static_cast<unsigned>(length);
+      if (valid < 32) {
+        next |= static_cast<std::uint64_t>(word(words++)) << valid;
+        valid += 32;
+      }
     }
-    for (unsigned i = 0; i < 4; ++i) v[i] |= static_cast<bits>(p >> i & 1) << plane;
+    const std::uint32_t bytes = zfp_bytes_of(planes);
+    for (unsigned i = 0; i < 4; ++i) v[i] |= static_cast<bits>(bytes >> (8 * i) & 0xff) << lowest;
   }
   for (bits& b : v) b = (b ^ format::negabinary) - format::negabinary;
   const auto halved = [](bits b) { return static_cast<bits>(static_cast<typename format::integer>(b) >> 1); };
@@ -139,74 +246,123 @@ __device__ void zfp_decode_block(const zfp_code& code, unsigned limit, T (&x)[4]
   v[2] += v[0], v[0] = 2 * v[0] - v[2];
   v[1] += v[2], v[2] = 2 * v[2] - v[1];
   v[3] += v[0], v[0] = 2 * v[0] - v[3];
-  const T scale = static_cast<T>(ldexp(T(1), exponent - (format::planes - 2)));
-  for (int i = 0; i < 4; ++i) x[i] = scale * static_cast<T>(static_cast<typename format::integer>(v[i]));
+  // The power of two with this biased exponent; a denormal number or 0 if the exponent is not positive.
+  const bits scale = biased > 0                   ? static_cast<bits>(biased) << format::mantissa
+                     : biased > -format::mantissa ? bits{1} << (format::mantissa - 1 + biased)
+                                                  : 0;
+  for (int i = 0; i < 4; ++i)
+    x[i] = __builtin_bit_cast(T, scale) * static_cast<T>(static_cast<typename format::integer>(v[i]));
 }
 
 /// Each warp processes 32 blocks, whose bits fill `limit` words of 32 bits; each lane processes a block.
 struct zfp_group {
-  static constexpr unsigned warps = 4, threads = warps * spar::detail::warp_size, most_bits = 128;
+  static constexpr unsigned warps = 8, threads = warps * spar::detail::warp_size, most_bits = 128;
   static constexpr std::uint64_t values = 4 * spar::detail::warp_size;
 
-  struct memory {
+  struct encode_memory {
+    std::uint32_t codes[sizeof(zfp_tables::encode) / 4];
     std::uint32_t words[warps][most_bits];
   };
+  struct decode_memory {
+    std::uint16_t codes[sizeof(zfp_tables::decode) / 2];
+  };
+
+  /// Copies a table to the shared memory, where lanes can look up different codes at the same time.
+  template <class Entry, std::size_t Count>
+  __device__ static void share(const Entry (&from)[Count], Entry (&to)[Count]) {
+    SPAR_UNROLL
+    for (unsigned e = 0; e < Count; e += threads) {
+      if (e + threadIdx.x < Count) to[e + threadIdx.x] = from[e + threadIdx.x];
+    }
+  }
+  __device__ static const zfp_tables& codes() {
+    static constexpr zfp_tables all = zfp_all_codes();
+    return all;
+  }
+  __device__ static std::uint64_t of_warp() {
+    return std::uint64_t{blockIdx.x} * warps + spar::detail::warp_of_thread();
+  }
 };
 
 template <class T>
 __global__ void __launch_bounds__(zfp_group::threads)
     zfp_encode(const T* x, std::uint64_t n, unsigned limit, std::uint32_t* out, std::uint64_t words) {
-  auto& shared = spar::detail::block_memory<zfp_group::memory>().words[spar::detail::warp_of_thread()];
+  using four = spar::detail::four<T>;
+  auto& shared = spar::detail::block_memory<zfp_group::encode_memory>();
   const unsigned lane = spar::detail::lane_of_thread();
-  const std::uint64_t group = std::uint64_t{blockIdx.x} * zfp_group::warps + spar::detail::warp_of_thread();
-  for (unsigned w = lane; w < limit; w += spar::detail::warp_size) shared[w] = 0;
-  __syncthreads();
-  const std::uint64_t first = group * zfp_group::values + 4 * lane;
+  const std::uint64_t group = zfp_group::of_warp(), first = group * zfp_group::values + 4 * lane;
+  four v{};
   if (first < n) {
-    T v[4];
-    const std::uint64_t left = n - first; // the last block repeats values, as libzfp does
-    v[0] = x[first];
-    v[1] = left > 1 ? x[first + 1] : v[0];
-    v[2] = left > 2 ? x[first + 2] : v[1];
-    v[3] = left > 3 ? x[first + 3] : v[0];
-    const zfp_code code = zfp_encode_block(v, limit);
-    // The words of neighbouring lanes may overlap.
-    const unsigned at = lane * limit, word = at / 32, shift = at % 32;
-    const std::uint32_t quarters[4] = {static_cast<std::uint32_t>(code.low), static_cast<std::uint32_t>(code.low >> 32),
-                                       static_cast<std::uint32_t>(code.high),
-                                       static_cast<std::uint32_t>(code.high >> 32)};
-    for (unsigned q = 0; q < 4; ++q) {
-      const std::uint64_t shifted = static_cast<std::uint64_t>(quarters[q]) << shift;
-      if (static_cast<std::uint32_t>(shifted) != 0) atomicOr(&shared[word + q], static_cast<std::uint32_t>(shifted));
-      if (shifted >> 32 != 0) atomicOr(&shared[word + q + 1], static_cast<std::uint32_t>(shifted >> 32));
+    const std::uint64_t left = n - first;
+    if (left >= 4 && spar::detail::is_aligned_for<four>(x)) {
+      v = *reinterpret_cast<const four*>(x + first);
+    } else { // the last block repeats values, as libzfp does
+      v.value[0] = x[first];
+      v.value[1] = left > 1 ? x[first + 1] : v.value[0];
+      v.value[2] = left > 2 ? x[first + 2] : v.value[1];
+      v.value[3] = left > 3 ? x[first + 3] : v.value[0];
     }
+  }
+  zfp_group::share(zfp_group::codes().encode, shared.codes);
+  std::uint32_t* const of_warp = shared.words[spar::detail::warp_of_thread()];
+  const bool whole = limit % 32 == 0; // else the words of neighbouring lanes overlap
+  if (!whole) {
+    for (unsigned w = lane; w < limit; w += spar::detail::warp_size) of_warp[w] = 0;
+  }
+  __syncthreads();
+  const unsigned at = lane * limit, shift = at % 32;
+  std::uint32_t* const to = out + group * limit;
+  if (first < n) {
+    zfp_encode_block(v.value, limit, shared.codes, [&](unsigned number, std::uint32_t word) {
+      if (whole) {
+        to[at / 32 + number] = word;
+        return;
+      }
+      const std::uint64_t shifted = static_cast<std::uint64_t>(word) << shift;
+      atomicOr(&of_warp[at / 32 + number], static_cast<std::uint32_t>(shifted));
+      if (shifted >> 32 != 0) atomicOr(&of_warp[at / 32 + number + 1], static_cast<std::uint32_t>(shifted >> 32));
+    });
+  }
+  if (whole) {
+    if (first < n && n - first <= 4 && (first / 4 + 1) * limit / 32 < words) out[words - 1] = 0;
+    return;
   }
   __syncthreads();
   for (unsigned w = lane; w < limit; w += spar::detail::warp_size) {
-    const std::uint64_t to = group * limit + w;
-    if (to < words) out[to] = shared[w];
+    if (group * limit + w < words) to[w] = of_warp[w];
   }
 }
 
 template <class T>
 __global__ void __launch_bounds__(zfp_group::threads)
     zfp_decode(const std::uint32_t* in, std::uint64_t words, std::uint64_t n, unsigned limit, T* x) {
+  using four = spar::detail::four<T>;
+  auto& shared = spar::detail::block_memory<zfp_group::decode_memory>();
+  zfp_group::share(zfp_group::codes().decode, shared.codes);
+  __syncthreads();
   const unsigned lane = spar::detail::lane_of_thread();
-  const std::uint64_t group = std::uint64_t{blockIdx.x} * zfp_group::warps + spar::detail::warp_of_thread();
-  const std::uint64_t first = group * zfp_group::values + 4 * lane;
+  const std::uint64_t group = zfp_group::of_warp(), first = group * zfp_group::values + 4 * lane;
   if (first >= n) return;
   const unsigned at = lane * limit, shift = at % 32;
-  const std::uint64_t word = group * limit + at / 32;
-  const auto quarter = [&](unsigned q) -> std::uint64_t {
-    const std::uint64_t low = word + q < words ? in[word + q] : 0, high = word + q + 1 < words ? in[word + q + 1] : 0;
-    return static_cast<std::uint32_t>((high << 32 | low) >> shift);
-  };
-  zfp_code code{quarter(0) | quarter(1) << 32, quarter(2) | quarter(3) << 32};
-  T v[4];
-  zfp_decode_block(code, limit, v);
-  for (unsigned i = 0; i < 4; ++i) {
-    if (first + i < n) x[first + i] = v[i];
-  }
+  const std::uint64_t begin = group * limit + at / 32;
+  four v;
+  zfp_decode_block(
+      limit, shared.codes,
+      [=](unsigned number) -> std::uint32_t {
+        if (32 * number >= limit) return 0;
+        const std::uint64_t from = begin + number;
+        std::uint32_t word = in[from];
+        if (shift != 0) {
+          const std::uint64_t high = from + 1 < words ? in[from + 1] : 0;
+          word = static_cast<std::uint32_t>((high << 32 | word) >> shift);
+        }
+        return limit - 32 * number < 32 ? word & ((1U << limit % 32) - 1) : word;
+      },
+      v.value);
+  if (n - first >= 4 && spar::detail::is_aligned_for<four>(x))
+    reinterpret_cast<four*>(x)[first / 4] = v;
+  else
+    spar::detail::store_some(x + first, v, n - first);
 }
 
 } // namespace detail
@@ -224,7 +380,7 @@ void start_zfp_encode(const T* x, std::uint64_t n, unsigned bits, std::uint32_t*
   using group = detail::zfp_group;
   if (n == 0) return;
   spar::detail::launch(detail::zfp_encode<T>, spar::detail::tiles_of(n, group::warps * group::values), group::threads,
-                       sizeof(group::memory), stream, x, n, bits, out, zfp_words(n, bits));
+                       sizeof(group::encode_memory), stream, x, n, bits, out, zfp_words(n, bits));
 }
 /// Starts a kernel that decodes n values.
 template <class T>
@@ -232,7 +388,7 @@ void start_zfp_decode(const std::uint32_t* in, std::uint64_t n, unsigned bits, T
   using group = detail::zfp_group;
   if (n == 0) return;
   spar::detail::launch(detail::zfp_decode<T>, spar::detail::tiles_of(n, group::warps * group::values), group::threads,
-                       0, stream, in, zfp_words(n, bits), n, bits, x);
+                       sizeof(group::decode_memory), stream, in, zfp_words(n, bits), n, bits, x);
 }
 
 } // namespace spar::kernel
