@@ -143,7 +143,8 @@ cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t event) {
 
 namespace {
 
-constexpr int warm_up = 3;
+/// So many steps that the residuals, which grow at first, let the threshold of Ok-Topk stay about the same.
+constexpr int warm_up = 100;
 
 /// A rank's device memory and stream.
 class rank_values {
@@ -162,8 +163,15 @@ class rank_values {
     cudaFree(source_), cudaFree(x_);
     cudaStreamDestroy(stream_);
   }
-  void restore() const {
-    check_cuda(__real_cudaMemcpyAsync(x_, source_, bytes(), cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
+  /// Writes the gradient of a step: the same values for all steps, but at other indices.
+  void write(int step) const {
+    const std::size_t first = static_cast<std::size_t>(step + warm_up) * 1024 % n_;
+    const auto copy = [&](float* to, const float* from, std::size_t count) {
+      check_cuda(__real_cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
+                 "cudaMemcpyAsync");
+    };
+    copy(x_, source_ + first, n_ - first);
+    copy(x_ + (n_ - first), source_, first);
     wait();
   }
   void wait() const { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
@@ -209,7 +217,7 @@ step steps_of(spar::rank_t ranks, std::size_t n, int steps, Make make) {
     std::vector<double> seconds;
     for (int s = -warm_up; s < steps; ++s) {
       if (s == 0) made = {};
-      x.restore();
+      x.write(s);
       float all_are_ready = 1;
       spar::allreduce(net, std::span(&all_are_ready, 1), spar::recursive_doubling{});
       const auto begin = std::chrono::steady_clock::now();
