@@ -2,6 +2,7 @@
 // The kernels that encode and decode values, on the host, against the host's own codecs.
 #include "kernel_test.hpp"
 
+#include <spar/core/op.hpp>
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/storage/codec.hpp>
