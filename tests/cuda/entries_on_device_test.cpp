@@ -288,7 +288,7 @@ TEST_F(entries_on_device, are_refused_if_their_indices_are_wrong) {
 TEST_F(entries_on_device, end_on_every_rank_if_cuda_fails_on_one) {
   const std::uint64_t calls =
       fail_each_cuda_call(2, 100, spar::ok_topk_allreduce<>{.select = {.k = 10, .period = 4}}, on_the_device{});
-  EXPECT_GE(calls, 10U);
+  EXPECT_GE(calls, 8U);
 }
 
 TEST_F(entries_on_device, leave_no_memory_allocated) {

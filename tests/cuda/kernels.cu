@@ -60,6 +60,7 @@ template void start_fill<float>(float*, std::uint64_t, float, cudaStream_t);
 template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
 
 #define SPAR_INSTANTIATE_ENTRIES(T, Index)                                                                             \
+  template void start_copy_entries<T, Index>(const Index*, const T*, std::uint64_t, Index*, T*, cudaStream_t);         \
   template void start_scatter_assign<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*,               \
                                                cudaStream_t);                                                          \
   template void start_scatter<T, Index, sum>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, sum,            \
@@ -115,8 +116,9 @@ SPAR_INSTANTIATE_QSGD(8, float)
 SPAR_INSTANTIATE_QSGD(8, double)
 
 #define SPAR_INSTANTIATE_SHORT(Code, T)                                                                                \
-  template void start_encode_short<Code, T>(const T*, std::uint64_t, std::uint16_t*, cudaStream_t);                    \
-  template void start_decode_short<Code, T>(const std::uint16_t*, std::uint64_t, T*, cudaStream_t);
+  template void start_encode_short<Code, T>(const T*, std::uint64_t, std::uint16_t*, cudaStream_t, std::uint32_t*);    \
+  template void start_decode_short<Code, T>(const std::uint16_t*, std::uint64_t, T*, cudaStream_t);                    \
+  template void start_reduce_short<Code, T>(const std::uint16_t*, std::uint64_t, T*, sum, cudaStream_t);
 
 SPAR_INSTANTIATE_SHORT(bfloat16_code, float)
 SPAR_INSTANTIATE_SHORT(half_code, float)

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -115,6 +116,14 @@ TEST(streams_on_the_wire, are_joined_or_refused) {
     EXPECT_EQ(all.count(), 4U);
     EXPECT_EQ(all.part(1).indices()[0], 40U);
     EXPECT_EQ(all.part(2).count(), 2U);
+    for (const std::size_t first : {1U, 2U}) {
+      const auto turned = have.joined(in, ends, spar::host_place(memory), first);
+      for (std::size_t part = 0; part < 3; ++part) {
+        const auto got = turned.part(part), expected = all.part((part + first) % 3);
+        EXPECT_TRUE(std::ranges::equal(got.indices(), expected.indices()));
+        EXPECT_TRUE(std::ranges::equal(got.values(), expected.values()));
+      }
+    }
   };
   const message right{spar::wire_format::parts, 3, {1, 3}, {40, 2, 3}, {1, 2, 3}};
   EXPECT_EQ(refusal(right, join), "");

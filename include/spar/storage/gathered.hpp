@@ -3,6 +3,7 @@
 // them (SparCML, section 5.3).
 #pragma once
 
+#include <spar/core/util/algobase.hpp>
 #include <spar/runtime/messages/message.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/stream_codec.hpp>
@@ -57,9 +58,13 @@ class gathered {
   /// the overload of `joined` with a message derives from this object.
   template <class Place>
   gathered(const stream_view<T, Index>& first, std::size_t parts, const Place& place)
-      : entries_(place.duplicate(first)), begins_(place.lists(), parts + 1), parts_(1) {
+      : gathered(place.duplicate(first), parts, place) {}
+  /// The same with the stream `first` itself.
+  template <class Place>
+  gathered(sparse_stream<T, Index>&& first, std::size_t parts, const Place& place)
+      : entries_(std::move(first)), begins_(place.lists(), parts + 1), parts_(1) {
     begin(0) = 0;
-    begin(1) = first.count();
+    begin(1) = entries_.count();
   }
 
   /// The dimension n of all parts.
@@ -129,35 +134,31 @@ class gathered {
                                 last, " and at most ", total});
     }
   }
-  /// Returns a new object with the parts of this object, followed by those of the message `in`, which end before the
-  /// entries `ends`. The message must have passed `check`; throws `corrupt_message` if its pieces do not consist of
-  /// whole indices and values.
+  /// Returns a new object with the parts of this object and those of the message `in`, which end before the entries
+  /// `ends`: these parts one after the other, from part `first` on, and then the parts before part `first`. The message
+  /// must have passed `check`; throws `corrupt_message` if its pieces do not consist of whole indices and values.
   template <class Place>
-  [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends,
-                                const Place& place) const {
-    const auto indices = in.piece<Index>(1);
-    const auto values = in.piece<T>(2);
-    const std::uint64_t total = in.head().count;
-    gathered sum(dimension(), count() + total, begins_.size() - 1, place);
-    place.write(sum.entries_, 0, entries_.view());
-    for (; sum.parts_ < parts_; ++sum.parts_) sum.begin(sum.parts_ + 1) = begin(sum.parts_ + 1);
-    place.write(sum.entries_, count(), stream_view<T, Index>::sparse(dimension(), indices, values));
-    for (const std::uint64_t end : ends) sum.begin(++sum.parts_) = count() + end;
+  [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends, const Place& place,
+                                std::size_t first = 0) const {
+    const std::uint64_t own = count();
+    const auto arrived = stream_view<T, Index>::sparse(dimension(), in.piece<Index>(1), in.piece<T>(2));
+    const std::size_t all = parts_ + ends.size();
+    const auto begin_of = [&](std::size_t part) {
+      return part <= parts_ ? begin(part) : own + ends[part - parts_ - 1];
+    };
+    gathered sum(dimension(), own + in.head().count, begins_.size() - 1, place);
+    const auto append = [&](std::size_t from, std::size_t to) {
+      const std::uint64_t at = sum.count(), begin = begin_of(from), end = begin_of(to), own_end = std::min(end, own);
+      if (begin < own_end) place.write(sum.entries_, at, entries_.view().entries_from(begin, own_end));
+      if (own < end) {
+        const std::uint64_t from_arrived = std::max(begin, own);
+        place.write(sum.entries_, at + (from_arrived - begin), arrived.entries_from(from_arrived - own, end - own));
+      }
+      for (std::size_t part = from + 1; part <= to; ++part) sum.begin(++sum.parts_) = at + (begin_of(part) - begin);
+    };
+    append(first, all);
+    append(0, first);
     return sum;
-  }
-
-  /// Moves the parts before part `first` behind the last part, so that part `first` becomes part 0.
-  template <class Place>
-  void rotate(std::size_t first, const Place& place) {
-    if (first == 0) return;
-    gathered turned(dimension(), count(), parts_, place);
-    for (std::size_t p = 0; p < parts_; ++p) {
-      const auto next = part((first + p) % parts_);
-      place.write(turned.entries_, turned.count(), next);
-      turned.begin(p + 1) = turned.count() + next.count();
-      turned.parts_ = p + 1;
-    }
-    *this = std::move(turned);
   }
 
  private:

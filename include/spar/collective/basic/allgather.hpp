@@ -122,7 +122,7 @@ struct bruck_allgather : algorithm_defaults {
     const uniform_ownership owner{have.dimension(), p};
     const auto place = local::place(net);
     // The streams are stored in order of arrival: the stream of this rank, then the streams of all higher ranks, then
-    // the streams of ranks 0, 1 and so on. At the end, `rotate` moves the stream of rank 0 to the front.
+    // the streams of ranks 0, 1 and so on. The last round moves the stream of rank 0 to the front.
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
@@ -137,12 +137,13 @@ struct bruck_allgather : algorithm_defaults {
       const std::span<const std::uint64_t> ends = co_await local::read_list(net, in.piece<std::uint64_t>(0), list);
       have.check(in, ends, count);
       co_await local::check_parts(net, in.piece<Index>(1), ends, range_of);
-      auto next = have.joined(in, ends, place);
+      const bool last = distance >= p - distance;
+      auto next = have.joined(in, ends, place,
+                              last ? static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p) : 0);
       in.release();
       co_await sending;
       have = std::move(next);
     }
-    have.rotate(static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p), place);
     // Copying and checking a gathered entry takes half as long as merging an entry.
     net.compute(have.count() / 2);
   }

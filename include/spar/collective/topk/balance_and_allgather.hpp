@@ -134,14 +134,14 @@ task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_str
   balanced = balancing_pays(bounds);
   if (balanced) mine = co_await balance_shares(net, mine.view(), bounds, store, residual);
   const bruck_allgather allgather;
-  gathered<T, Index> shares(mine.view(), static_cast<std::size_t>(net.size()), local::place(net));
+  gathered<T, Index> shares(std::move(mine), static_cast<std::size_t>(net.size()), local::place(net));
   co_await allgather.streams(net, shares, false, storage::streams_of(store), residual);
   if (shares.count() != bounds.back()) {
     raise<corrupt_message>(
         {"all ranks' shares have ", shares.count(), " entries in all; expected ", bounds.back(), " entries"});
   }
   sparse_stream<T, Index> all = std::move(shares).joined();
-  const index_range whole{0, mine.dimension()};
+  const index_range whole{0, all.dimension()};
   co_await local::check_indices(net, std::as_const(all).indices(), whole);
   co_return all;
 }

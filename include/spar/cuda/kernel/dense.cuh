@@ -50,6 +50,17 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 
 template <class T, class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    copy_entries(const Index* indices, const T* values, std::uint64_t count, Index* out_i, T* out_v) {
+  spar::detail::for_rows(count, [&](std::uint64_t e) {
+    const Index index = indices[e];
+    const T value = values[e];
+    out_i[e] = index;
+    out_v[e] = value;
+  });
+}
+
+template <class T, class Index>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
     scatter_assign(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense) {
   spar::detail::for_rows(count, [&](std::uint64_t e) { dense[indices[e] - begin] = values[e]; });
 }
@@ -107,6 +118,13 @@ void start_finish(T* x, std::uint64_t n, std::int64_t ranks, Op op, cudaStream_t
 template <element T, class Test>
 void start_find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test, cudaStream_t stream) {
   spar::detail::launch_rows(detail::find_any<Test, T>, n, stream, x, n, found, test);
+}
+
+/// Starts a kernel that copies `count` entries. All pointers point to device memory.
+template <element T, index_type Index>
+void start_copy_entries(const Index* indices, const T* values, std::uint64_t count, Index* out_i, T* out_v,
+                        cudaStream_t stream) {
+  spar::detail::launch_rows(detail::copy_entries<T, Index>, count, stream, indices, values, count, out_i, out_v);
 }
 
 /// Starts a kernel that sets dense[indices[e] - begin] to values[e] for e < count. The indices must be distinct and at

@@ -4,6 +4,7 @@
 
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
+#include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/recycled.hpp>
@@ -37,8 +38,12 @@ class device_copies {
 
   template <element T, index_type Index>
   void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) const {
-    copy(to.values().data() + at, v.values());
-    if (!v.is_dense()) copy(to.indices().data() + at, v.indices());
+    T* const values = to.values().data() + at;
+    if (v.is_dense())
+      copy(values, v.values());
+    else
+      kernel::start_copy_entries(v.indices().data(), v.values().data(), v.count(), to.indices().data() + at, values,
+                                 stream());
   }
   template <element T, index_type Index>
   [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
@@ -102,6 +107,24 @@ class device_copies {
   }
 
  protected:
+  /// Numbers that kernels write straight to page-locked memory of the host, which needs no copy. Construct it before
+  /// the work starts, and await it before the values are read.
+  template <class U>
+  class host_answer {
+   public:
+    host_answer(const device_copies& at, std::size_t count, U initial = {})
+        : values_(*at.answers_, count), written_(*at.waits_, at.stream()) {
+      for (std::size_t i = 0; i < count; ++i) values_.data()[i] = initial;
+    }
+    [[nodiscard]] U* data() noexcept { return values_.data(); }
+    /// Waits for the work that is now in the stream.
+    [[nodiscard]] device_waits::wait& written() noexcept { return written_; }
+
+   private:
+    buffer<U> values_;
+    device_waits::wait written_;
+  };
+
   [[nodiscard]] cudaStream_t stream() const noexcept { return order_->get(); }
 
   template <class U>

@@ -70,9 +70,10 @@ class device_streams : public device_copies {
     }
     auto out = sparse_stream<T, Index>::sparse(memory(), left.dimension(), bound);
     counter merged(*this, kernel::merge_words<T, Index>(bound));
-    kernel::start_merge(coo(left), coo(right), out.indices().data(), out.values().data(), op, merged.count(),
+    kernel::start_merge(coo(left), coo(right), out.indices().data(), out.values().data(), op, merged.data(),
                         merged.words(), stream());
-    const std::uint64_t count = co_await merged.answer();
+    co_await merged.written();
+    const std::uint64_t count = merged.value();
     out.shrink(count);
     co_return out;
   }
@@ -90,8 +91,9 @@ class device_streams : public device_copies {
     const auto list = upload(std::span<const kernel::device_coo<T, Index>>(entries.span()));
     counter merged(*this, kernel::merge_many_words<T>(entries.size(), range.size()));
     kernel::start_merge_many(list.data(), entries.size(), range.begin, range.end, out.indices().data(),
-                             out.values().data(), op, merged.count(), merged.words(), stream());
-    const std::uint64_t count = co_await merged.answer();
+                             out.values().data(), op, merged.data(), merged.words(), stream());
+    co_await merged.written();
+    const std::uint64_t count = merged.value();
     out.shrink(count);
     co_return out;
   }
@@ -158,16 +160,15 @@ class device_streams : public device_copies {
                                                   RangeOf range_of) const {
     buffer<Index> wrong;
     if (indices.empty()) co_return wrong;
-    buffer<std::uint32_t> bad(memory(), 1);
-    clear(bad.data(), sizeof(std::uint32_t), stream());
+    host_answer<std::uint32_t> bad(*this, 1);
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
       const index_range range = range_of(i);
       kernel::start_check_indices(indices.data() + begin, ends[i] - begin, range.begin, range.end, bad.data(),
                                   stream());
     }
-    const std::uint32_t found = co_await number(std::as_const(bad).data());
-    if (found == 0) co_return wrong;
+    co_await bad.written();
+    if (bad.data()[0] == 0) co_return wrong;
     wrong = buffer<Index>(lists(), indices.size());
     co_await download(wrong.span(), indices.data());
     co_return wrong;
@@ -175,10 +176,11 @@ class device_streams : public device_copies {
   template <index_type Index>
   [[nodiscard]] task<void> count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
                                        std::span<std::uint64_t> below) {
-    const auto list = upload(bounds);
-    buffer<std::uint64_t> positions(memory(), bounds.size());
-    kernel::start_find_bounds(indices.data(), indices.size(), list.data(), bounds.size(), positions.data(), stream());
-    co_await download(below, std::as_const(positions).data());
+    host_answer<std::uint64_t> room(*this, 2 * bounds.size()); // the kernel reads each bound once
+    std::uint64_t* const positions = std::copy(bounds.begin(), bounds.end(), room.data());
+    kernel::start_find_bounds(indices.data(), indices.size(), room.data(), bounds.size(), positions, stream());
+    co_await room.written();
+    std::copy_n(positions, below.size(), below.data());
   }
   using reached_counts = std::array<std::uint64_t, 32>;
   /// Returns in element j the number of values that reach exactly j of the ascending `probes`, of which there are at
@@ -200,6 +202,15 @@ class device_streams : public device_copies {
       return device_codec<Codec>::template visit<T>(codec, by);
     else
       return carries_all(codec, x);
+  }
+  /// Encodes `x` to `out`. Returns false if the codec cannot encode the values; `out` is then unspecified.
+  template <class Codec, class T>
+  [[nodiscard]] task<bool> encode(const Codec& codec, std::span<const T> x, std::byte* out, block_position at) const {
+    const auto by = [&](const auto& chosen) { return encode(chosen, x, out, at); };
+    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, by); })
+      return device_codec<Codec>::template visit<T>(codec, by);
+    else
+      return encode_all(codec, x, out, at);
   }
 
   // Divisions of a stream.
@@ -248,8 +259,9 @@ class device_streams : public device_copies {
       const device_sum<T> from = sum_before(prepare, x);
       kernel::start_take_at_least(from.residual, from.x, x.data(), x.size(),
                                   static_cast<kernel::magnitude<T>>(now.threshold), 0, mine.indices().data(),
-                                  mine.values().data(), room, taken.count(), taken.words(), stream());
-      const std::uint64_t count = co_await taken.answer();
+                                  mine.values().data(), room, taken.data(), taken.words(), stream());
+      co_await taken.written();
+      const std::uint64_t count = taken.value();
       mine.shrink(std::min(count, room));
       if (by.suits(now.threshold, count, bounds)) {
         ++now.calls;
@@ -287,19 +299,16 @@ class device_streams : public device_copies {
   }
 
  private:
-  /// A number of entries that a kernel finds, and the words that the kernel needs, in device memory.
-  class counter {
+  /// A number of entries that a kernel finds, on the host, and the words that the kernel needs, in device memory. The
+  /// number is 0 if no kernel starts, because there are no entries.
+  class counter : public host_answer<std::uint64_t> {
    public:
-    counter(const device_streams& at, std::uint64_t words) : at_(&at), memory_(at.memory(), words + 1) {
-      clear(count(), sizeof(std::uint64_t), at.stream()); // no kernel starts without entries
-    }
-    [[nodiscard]] std::uint64_t* count() noexcept { return memory_.data(); }
-    [[nodiscard]] std::uint64_t* words() noexcept { return memory_.data() + 1; }
-    [[nodiscard]] task<std::uint64_t> answer() const { return at_->number(memory_.data()); }
+    counter(const device_streams& at, std::uint64_t words) : host_answer(at, 1), words_(at.memory(), words) {}
+    [[nodiscard]] std::uint64_t* words() noexcept { return words_.data(); }
+    [[nodiscard]] std::uint64_t value() noexcept { return *data(); }
 
    private:
-    const device_streams* at_;
-    buffer<std::uint64_t> memory_;
+    buffer<std::uint64_t> words_;
   };
 
   template <class T, class Index>
@@ -326,14 +335,30 @@ class device_streams : public device_copies {
   [[nodiscard]] task<bool> carries_all(Codec codec, std::span<const T> x) const {
     if constexpr (requires { typename device_codec<Codec>::refuses; }) {
       if (x.empty()) co_return true;
-      buffer<std::uint32_t> found(memory(), 1);
-      clear(found.data(), sizeof(std::uint32_t), stream());
-      kernel::start_find_any(x.data(), x.size(), found.data(), typename device_codec<Codec>::refuses{}, stream());
-      const std::uint32_t any = co_await number(std::as_const(found).data());
-      if (any != 0) device_codec<Codec>::refuse(codec, x.size());
-      co_return any == 0;
+      host_answer<std::uint32_t> refused(*this, 1);
+      kernel::start_find_any(x.data(), x.size(), refused.data(), typename device_codec<Codec>::refuses{}, stream());
+      co_await refused.written();
+      if (refused.data()[0] == 0) co_return true;
+      device_codec<Codec>::refuse(codec, x.size());
+      co_return false;
     } else {
       co_return true;
+    }
+  }
+  template <class Codec, class T>
+  [[nodiscard]] task<bool> encode_all(Codec codec, std::span<const T> x, std::byte* out, block_position at) const {
+    if constexpr (encodes_or_refuses<Codec, T>) {
+      if (x.empty()) co_return true;
+      host_answer<std::uint32_t> refused(*this, 1);
+      device_codec<Codec>::encode(codec, x, out, at, stream(), refused.data());
+      co_await refused.written();
+      if (refused.data()[0] == 0) co_return true;
+      device_codec<Codec>::refuse(codec, x.size());
+      co_return false;
+    } else {
+      const bool carried = co_await carries_all(codec, x);
+      if (carried) device_codec<Codec>::encode(codec, x, out, at, stream());
+      co_return carried;
     }
   }
 
@@ -347,9 +372,10 @@ class device_streams : public device_copies {
     counter found(*this, kernel::partition_words(v.count()));
     kernel::start_partition(coo(v), v.first(), keep, kept.indices().data(), kept.values().data(),
                             others == nullptr ? nullptr : others->indices().data(),
-                            others == nullptr ? nullptr : others->values().data(), found.count(), found.words(),
+                            others == nullptr ? nullptr : others->values().data(), found.data(), found.words(),
                             stream());
-    const std::uint64_t count = co_await found.answer();
+    co_await found.written();
+    const std::uint64_t count = found.value();
     kept.shrink(count);
     if (others != nullptr) others->shrink(v.count() - count);
     co_return kept;
@@ -372,9 +398,9 @@ class device_streams : public device_copies {
     auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), std::min<std::uint64_t>(k, x.size()));
     if (mine.count() == 0) co_return mine;
     const search<T> found(*this, std::span<const T>(x), k);
-    counter taken(*this, kernel::take_words(x.size()));
+    buffer<std::uint64_t> words(memory(), kernel::take_words(x.size()) + 1); // the last gets the count, as in the cut
     kernel::start_take_largest(x.data(), x.size(), found.cut(), 0, mine.indices().data(), mine.values().data(),
-                               taken.count(), taken.words(), stream());
+                               words.data() + words.size() - 1, words.data(), stream());
     const kernel::cut<T> cut = co_await number(found.cut());
     if (where != nullptr) *where = cut;
     mine.shrink(cut.count);
