@@ -37,7 +37,7 @@ struct take_memory {
 /// or a pointer to a cut; by a cut, `rest` is `x`, and `added` null. `words` belongs to the tiles; those of the tiles'
 /// ties follow.
 template <class T, class Index, class By>
-__global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
+__global__ void __launch_bounds__(marking_tile::threads)
     take(const T* added, const T* x, T* rest, std::uint64_t n, unsigned rows, By by, std::uint64_t begin, Index* out_i,
          T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
   constexpr bool by_cut = std::is_pointer_v<By>; // to a cut
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
       if (writes_all || (kept >> r & 1U) != 0) value = values[r];
     });
   };
-  const std::uint32_t found = marked.find(rows, threshold, read, write);
+  const std::uint32_t found = marked.find(part, [&](T value) { return magnitude_of(value) >= threshold; }, read, write);
 
   const auto read_left = [&](unsigned at) { return rest[part.first + at]; };
 
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
   std::uint32_t ties = 0;
   if (counts_ties) {
     __syncthreads();
-    marked.for_each(rows, found, read_left, [&](bool has, unsigned, T value, bool) {
+    marked.for_each(part, found, read_left, [&](bool has, unsigned, unsigned, T value, bool) {
       ties += has && magnitude_of(value) == threshold ? 1 : 0;
     });
     ties = spar::detail::warp_sum(ties);
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
     to += tie < most_ties ? tie : most_ties;
   }
 
-  const auto move = [&](bool has, unsigned at, T value, bool is_kept) {
+  const auto move = [&](bool has, unsigned, unsigned at, T value, bool is_kept) {
     const unsigned lane = spar::detail::lane_of_thread();
     bool is_taken = has;
     if (counts_ties) {
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
     }
     if (has && is_taken != is_kept) rest[part.first + at] = is_taken ? T{} : value;
   };
-  marked.for_each(rows, found, read_left, move);
+  marked.for_each(part, found, read_left, move);
   if (number + 1 == gridDim.x && threadIdx.x == marking_tile::threads - 1) *count = to; // by the last warp
 }
 
