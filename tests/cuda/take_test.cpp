@@ -123,9 +123,33 @@ void compare(std::size_t n, std::uint64_t seed) {
 }
 
 TEST(take_at_least, of_every_size_around_a_tile_has_the_bits_of_a_loop) {
-  for (const std::size_t n : {0U, 1U, 31U, 33U, 257U, 4095U, 4096U, 4097U, 12'289U}) {
+  for (const std::size_t n : {0U, 1U, 31U, 33U, 257U, 4095U, 4096U, 4097U, 4608U, 12'289U}) {
     SCOPED_TRACE(n);
     compare<float>(n, n);
+  }
+}
+
+TEST(take_at_least, with_the_most_rows_has_the_bits_of_a_loop) {
+  using namespace spar::kernel::detail; // only long vectors have such tiles by themselves
+  for (const std::size_t n : {16'383U, 16'384U, 16'385U, 40'000U}) {
+    const auto x = random_values<float>(n, n);
+    for (const float at : {100.0F, 250.0F}) { // more than shared memory keeps, and fewer
+      SCOPED_TRACE(testing::Message() << n << " values, " << at);
+      const auto threshold = spar::kernel::magnitude_of(at);
+      const std::uint64_t tiles = spar::detail::tiles_of(n, marking_tile::threads * marking_tile::most_rows);
+      entries<float> got{vector<std::uint32_t>(n), vector<float>(n), x, ~0ULL};
+      vector<std::uint64_t> words(spar::kernel::take_words(n)), count(1);
+      spar::detail::launch(take<float, std::uint32_t, std::uint32_t>, tiles, marking_tile::threads,
+                           sizeof(take_memory<float>), nullptr, static_cast<const float*>(nullptr), got.left.data(),
+                           got.left.data(), n, marking_tile::most_rows, threshold, std::uint64_t{0}, got.indices.data(),
+                           got.values.data(), std::uint64_t{n}, count.data(), words.data());
+      kernel_test::finish();
+      got.count = count[0];
+      auto expected = by_loop<float>({}, x, threshold, n);
+      got.indices.resize(got.count), expected.indices.resize(expected.count);
+      got.values.resize(got.count), expected.values.resize(expected.count);
+      expect_same(got, expected);
+    }
   }
 }
 

@@ -78,10 +78,15 @@ struct marked_values {
   __device__ std::uint32_t find(const marking_part& part, Marks marks, Read read, Write write) {
     const unsigned lane = spar::detail::lane_of_thread();
     std::uint32_t count = 0;
+    T next[marking_tile::rows_at_once];
+    read(lane, next);
     for (unsigned begin = 0; begin < part.rows; begin += marking_tile::rows_at_once) {
       const unsigned first = begin * spar::detail::warp_size + lane;
       T values[marking_tile::rows_at_once];
-      read(first, values);
+      SPAR_UNROLL
+      for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = next[r];
+      if (begin + marking_tile::rows_at_once < part.rows) // the memory works while this warp does
+        read(first + marking_tile::rows_at_once * spar::detail::warp_size, next);
       const unsigned left = part.left(first);
       unsigned kept = 0;
       std::uint32_t marks_of_row = 0; // of the row with this lane's number
