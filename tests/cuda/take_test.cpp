@@ -171,10 +171,27 @@ TEST(take_at_least, does_not_depend_on_the_order_of_threads_and_blocks) {
 }
 
 TEST(take_at_least, counts_the_entries_of_many_tiles) {
-  const auto x = random_values<float>(40 * 4096 + 5, 8); // more tiles than a warp looks at once
+  const auto x = random_values<float>(40 * 4096 + 5, 8);
   const auto threshold = spar::kernel::magnitude_of(120.0F);
   kernel_test::set_order(1, 36); // one tile waits for all 35 before it
   expect_same(by_kernel<float>({}, x, threshold, x.size()), by_loop<float>({}, x, threshold, x.size()));
+}
+
+__global__ void sum_before(std::uint64_t* words, std::uint64_t* before) {
+  auto& shared = spar::detail::block_memory<spar::detail::tiles::block_state>();
+  const spar::detail::tiles all(words);
+  const std::uint64_t tile = all.take(shared), sum = all.outputs_before(tile, tile + 1, shared);
+  if (threadIdx.x == 0) before[tile] = sum;
+}
+
+TEST(tiles, look_back_beyond_the_tiles_that_a_warp_reads_at_once) {
+  constexpr std::uint64_t count = 300;
+  vector<std::uint64_t> words(spar::detail::tiles::words(count)), before(count);
+  kernel_test::set_order(1, 290); // so many wait for the first ones
+  spar::detail::launch(sum_before, count, spar::detail::warp_size, sizeof(spar::detail::tiles::block_state), nullptr,
+                       words.data(), before.data());
+  kernel_test::finish();
+  for (std::uint64_t tile = 0; tile < count; ++tile) EXPECT_EQ(before[tile], tile * (tile + 1) / 2);
 }
 
 TEST(take_at_least, keeps_ties_special_values_and_signs) {
