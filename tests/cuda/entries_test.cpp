@@ -543,8 +543,8 @@ TEST(device_partition, does_not_depend_on_the_order_of_threads_and_blocks) {
 }
 
 TEST(device_partition, counts_the_entries_of_many_tiles) {
-  const auto x = random_entries<float, std::uint32_t>(40 * 4096 + 5, 0, 1, 9); // more tiles than a warp looks at once
-  kernel_test::set_order(1, 36);                                               // one tile waits for all 35 before it
+  const auto x = random_entries<float, std::uint32_t>(40 * 4096 + 5, 0, 1, 9);
+  kernel_test::set_order(1, 36); // one tile waits for all 35 before it
   std::size_t equal = 0;
   const auto expected = cut_by_loop(x, magnitude_of(2.0F), 15'000, equal);
   EXPECT_TRUE(

@@ -123,9 +123,33 @@ void compare(std::size_t n, std::uint64_t seed) {
 }
 
 TEST(take_at_least, of_every_size_around_a_tile_has_the_bits_of_a_loop) {
-  for (const std::size_t n : {0U, 1U, 31U, 33U, 257U, 4095U, 4096U, 4097U, 12'289U}) {
+  for (const std::size_t n : {0U, 1U, 31U, 33U, 257U, 4095U, 4096U, 4097U, 4608U, 12'289U}) {
     SCOPED_TRACE(n);
     compare<float>(n, n);
+  }
+}
+
+TEST(take_at_least, with_the_most_rows_has_the_bits_of_a_loop) {
+  using namespace spar::kernel::detail; // only long vectors have such tiles by themselves
+  for (const std::size_t n : {16'383U, 16'384U, 16'385U, 40'000U}) {
+    const auto x = random_values<float>(n, n);
+    for (const float at : {100.0F, 250.0F}) { // more than shared memory keeps, and fewer
+      SCOPED_TRACE(testing::Message() << n << " values, " << at);
+      const auto threshold = spar::kernel::magnitude_of(at);
+      const std::uint64_t tiles = spar::detail::tiles_of(n, marking_tile::threads * marking_tile::most_rows);
+      entries<float> got{vector<std::uint32_t>(n), vector<float>(n), x, ~0ULL};
+      vector<std::uint64_t> words(spar::kernel::take_words(n)), count(1);
+      spar::detail::launch(take<float, std::uint32_t, std::uint32_t>, tiles, marking_tile::threads,
+                           sizeof(take_memory<float>), nullptr, static_cast<const float*>(nullptr), got.left.data(),
+                           got.left.data(), n, marking_tile::most_rows, threshold, std::uint64_t{0}, got.indices.data(),
+                           got.values.data(), std::uint64_t{n}, count.data(), words.data());
+      kernel_test::finish();
+      got.count = count[0];
+      auto expected = by_loop<float>({}, x, threshold, n);
+      got.indices.resize(got.count), expected.indices.resize(expected.count);
+      got.values.resize(got.count), expected.values.resize(expected.count);
+      expect_same(got, expected);
+    }
   }
 }
 
@@ -147,10 +171,27 @@ TEST(take_at_least, does_not_depend_on_the_order_of_threads_and_blocks) {
 }
 
 TEST(take_at_least, counts_the_entries_of_many_tiles) {
-  const auto x = random_values<float>(40 * 4096 + 5, 8); // more tiles than a warp looks at once
+  const auto x = random_values<float>(40 * 4096 + 5, 8);
   const auto threshold = spar::kernel::magnitude_of(120.0F);
   kernel_test::set_order(1, 36); // one tile waits for all 35 before it
   expect_same(by_kernel<float>({}, x, threshold, x.size()), by_loop<float>({}, x, threshold, x.size()));
+}
+
+__global__ void sum_before(std::uint64_t* words, std::uint64_t* before) {
+  auto& shared = spar::detail::block_memory<spar::detail::tiles::block_state>();
+  const spar::detail::tiles all(words);
+  const std::uint64_t tile = all.take(shared), sum = all.outputs_before(tile, tile + 1, shared);
+  if (threadIdx.x == 0) before[tile] = sum;
+}
+
+TEST(tiles, look_back_beyond_the_tiles_that_a_warp_reads_at_once) {
+  constexpr std::uint64_t count = 300;
+  vector<std::uint64_t> words(spar::detail::tiles::words(count)), before(count);
+  kernel_test::set_order(1, 290); // so many wait for the first ones
+  spar::detail::launch(sum_before, count, spar::detail::warp_size, sizeof(spar::detail::tiles::block_state), nullptr,
+                       words.data(), before.data());
+  kernel_test::finish();
+  for (std::uint64_t tile = 0; tile < count; ++tile) EXPECT_EQ(before[tile], tile * (tile + 1) / 2);
 }
 
 TEST(take_at_least, keeps_ties_special_values_and_signs) {

@@ -90,8 +90,10 @@ __global__ void __launch_bounds__(marking_tile::threads)
   auto& marked = shared.marked[spar::detail::warp_of_thread()];
   const marking_part part(n, blockIdx.x, rows);
   const auto read = [&](unsigned at, T(&values)[marking_tile::rows_at_once]) { part.read(x, at, values); };
-  const std::uint32_t found =
-      marked.find(rows, guess->threshold, read, [](unsigned, const T(&)[marking_tile::rows_at_once], unsigned) {});
+  const magnitude<T> threshold = guess->threshold;
+  const auto marks = [&](T value) { return magnitude_of(value) >= threshold; };
+  const auto keep_all = [](unsigned, const T(&)[marking_tile::rows_at_once], unsigned) {};
+  const std::uint32_t found = marked.find(part, marks, read, keep_all);
   std::uint32_t total = 0;
   std::uint64_t to = shared.sums.exclusive_of_warps(found, total);
   if (threadIdx.x == 0) {
@@ -101,11 +103,8 @@ __global__ void __launch_bounds__(marking_tile::threads)
   __syncthreads();
   to += shared.before;
   const auto read_again = [&](unsigned at) { return x[part.first + at]; };
-  marked.for_each(rows, found, read_again, [&](bool has, unsigned, T value, bool) {
-    const std::uint32_t all = __ballot_sync(spar::detail::whole_warp, has);
-    const std::uint64_t own = to + marked.marks_below(all, spar::detail::lane_of_thread());
-    if (has && own < room) out[own] = value;
-    to += static_cast<std::uint32_t>(__popc(all));
+  marked.for_each(part, found, read_again, [&](bool has, unsigned rank, unsigned, T value, bool) {
+    if (has && to + rank < room) out[to + rank] = value;
   });
 }
 

@@ -32,24 +32,26 @@ struct marking_tile {
 
 /// The part of a tile that belongs to a warp.
 struct marking_part {
-  std::uint64_t first;
-  unsigned size;
+  std::uint64_t first; // in the vector of n values
+  unsigned rows, size;
 
-  __device__ marking_part(std::uint64_t n, std::uint64_t tile, unsigned rows) {
+  __device__ marking_part(std::uint64_t n, std::uint64_t tile, unsigned rows_of_tile) : rows(rows_of_tile) {
     const std::uint64_t most = std::uint64_t{rows} * spar::detail::warp_size;
     first = (tile * marking_tile::warps + spar::detail::warp_of_thread()) * most;
     size = static_cast<unsigned>(first >= n ? 0 : n - first < most ? n - first : most);
   }
 
+  /// The number of positions from `at` to the end.
+  __device__ unsigned left(unsigned at) const { return at < size ? size - at : 0; }
   /// Calls `f(r, value)` with the value of `x` at each position `at` + 32 r of the part, for r < `rows_at_once`.
   template <class T, class F>
   __device__ void for_rows(T* x, unsigned at, F f) const {
     if (at >= size) return;
     T* const here = x + first + at;
-    const unsigned left = size - at;
+    const unsigned end = size - at;
     SPAR_UNROLL
     for (unsigned r = 0; r < marking_tile::rows_at_once; ++r)
-      if (r * spar::detail::warp_size < left) f(r, here[r * spar::detail::warp_size]);
+      if (r * spar::detail::warp_size < end) f(r, here[r * spar::detail::warp_size]);
   }
   /// Sets `values[r]` to such a value, or to 0 beyond the end.
   template <class T>
@@ -63,28 +65,34 @@ struct marking_part {
 /// they are.
 template <class T>
 struct marked_values {
-  static constexpr unsigned room = 128; // of 2048 values, 6 %
+  static constexpr unsigned room = sizeof(T) > 4 ? 128 : 256; // of at most 2048
 
   T value[room];
-  std::uint16_t position[room];                 // in the part
-  std::uint32_t marks[marking_tile::most_rows]; // bit l: whether lane l's value of the row is marked
+  std::uint16_t position[room];                     // in the part
+  std::uint32_t marked_in[marking_tile::most_rows]; // bit l: whether lane l's value of the row is marked
 
-  /// Marks the values with a magnitude of at least `threshold`, which is not 0, and returns their number. `read(at,
-  /// values)` sets `values[r]` to the value at the position `at` + 32 r of the part, or to 0 beyond its end.
-  /// `write(at, values, kept)` gets them again, with zeros for those that are kept here, and bit r of `kept` set.
-  template <class Read, class Write>
-  __device__ std::uint32_t find(unsigned rows, magnitude<T> threshold, Read read, Write write) {
+  /// Marks the values for which `marks(value)` is true, and returns their number. `read(at, values)` sets `values[r]`
+  /// to the value at the position `at` + 32 r of the part, or to anything beyond its end. `write(at, values, kept)`
+  /// gets them again, with zeros for those that are kept here, and bit r of `kept` set.
+  template <class Marks, class Read, class Write>
+  __device__ std::uint32_t find(const marking_part& part, Marks marks, Read read, Write write) {
     const unsigned lane = spar::detail::lane_of_thread();
     std::uint32_t count = 0;
-    for (unsigned begin = 0; begin < rows; begin += marking_tile::rows_at_once) {
+    T next[marking_tile::rows_at_once];
+    read(lane, next);
+    for (unsigned begin = 0; begin < part.rows; begin += marking_tile::rows_at_once) {
       const unsigned first = begin * spar::detail::warp_size + lane;
       T values[marking_tile::rows_at_once];
-      read(first, values);
+      SPAR_UNROLL
+      for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = next[r];
+      if (begin + marking_tile::rows_at_once < part.rows) // the memory works while this warp does
+        read(first + marking_tile::rows_at_once * spar::detail::warp_size, next);
+      const unsigned left = part.left(first);
       unsigned kept = 0;
       std::uint32_t marks_of_row = 0; // of the row with this lane's number
       SPAR_UNROLL
       for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) {
-        const bool is_marked = magnitude_of(values[r]) >= threshold;
+        const bool is_marked = r * spar::detail::warp_size < left && marks(values[r]);
         const std::uint32_t marked = __ballot_sync(spar::detail::whole_warp, is_marked);
         if (lane == r) marks_of_row = marked;
         if (marked == 0) continue;
@@ -97,31 +105,31 @@ struct marked_values {
         }
         count += static_cast<std::uint32_t>(__popc(marked));
       }
-      if (lane < marking_tile::rows_at_once) marks[begin + lane] = marks_of_row;
+      if (lane < marking_tile::rows_at_once) marked_in[begin + lane] = marks_of_row;
       write(first, values, kept);
     }
     return count;
   }
 
-  /// Calls `f(has, at, value, is_kept)` in all lanes until each of the `count` marked values has been the one of a lane
-  /// whose `has` is true, in ascending order of the positions. `read(at)` returns the value at a position of the part
-  /// that is not kept. After a barrier after `find`.
+  /// Calls `f(has, rank, at, value, is_kept)` in all lanes until each of the `count` marked values has been the one of
+  /// a lane whose `has` is true, in ascending order of the positions. `read(at)` returns the value at a position of the
+  /// part that is not kept. After a barrier after `find`.
   template <class Read, class F>
-  __device__ void for_each(unsigned rows, std::uint32_t count, Read read, F f) const {
+  __device__ void for_each(const marking_part& part, std::uint32_t count, Read read, F f) const {
     const unsigned lane = spar::detail::lane_of_thread();
     for (std::uint32_t begin = 0; begin < count && begin < room; begin += spar::detail::warp_size) {
       const bool has = begin + lane < count;
-      f(has, has ? position[begin + lane] : 0U, has ? value[begin + lane] : T{}, true);
+      f(has, begin + lane, has ? position[begin + lane] : 0U, has ? value[begin + lane] : T{}, true);
     }
     if (count <= room) return;
     std::uint32_t before = 0;
-    for (unsigned row = 0; row < rows; ++row) {
-      const std::uint32_t marked = marks[row], rank = before + marks_below(marked, lane);
+    for (unsigned row = 0; row < part.rows; ++row) {
+      const std::uint32_t marked = marked_in[row], rank = before + marks_below(marked, lane);
       before += static_cast<std::uint32_t>(__popc(marked));
       if (before <= room) continue;
       const bool has = (marked >> lane & 1U) != 0 && rank >= room;
       const unsigned at = row * spar::detail::warp_size + lane;
-      f(has, at, has ? read(at) : T{}, false);
+      f(has, rank, at, has ? read(at) : T{}, false);
     }
   }
 

@@ -197,14 +197,25 @@ __device__ void mark(const partition_part<T, Index>& part, const listed<Index>& 
   __syncthreads();
   const Index* const list = keep.sorted + shared.range[0];
   const std::uint64_t length = shared.range[1] - shared.range[0];
+  // Searches for some rows at the same time, so that the reads of one search need not wait for those of another.
+  constexpr unsigned at_once = 4;
+  std::uint64_t longest = 1; // the largest power of 2 up to the length, or 1
+  while (longest * 2 <= length) longest *= 2;
   SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) {
-    bool stays = false;
-    if (part.has(row)) {
-      const std::uint64_t at = find_bound(list, 0, length, index[row]);
-      stays = at < length && list[at] == index[row];
+  for (unsigned begin = 0; begin < tile::rows; begin += at_once) {
+    std::uint64_t at[at_once] = {}; // indices of the list that are known to be below that of the row
+    for (std::uint64_t step = longest; step > 0; step /= 2) {
+      SPAR_UNROLL
+      for (unsigned r = 0; r < at_once; ++r) {
+        const std::uint64_t next = at[r] + step;
+        if (next <= length && list[next - 1] < index[begin + r]) at[r] = next;
+      }
     }
-    found[row] = __ballot_sync(spar::detail::whole_warp, stays);
+    SPAR_UNROLL
+    for (unsigned r = 0; r < at_once; ++r) {
+      const bool stays = part.has(begin + r) && at[r] < length && list[at[r]] == index[begin + r];
+      found[begin + r] = __ballot_sync(spar::detail::whole_warp, stays);
+    }
   }
 }
 

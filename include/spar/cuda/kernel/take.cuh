@@ -32,36 +32,31 @@ struct take_memory {
   std::uint64_t ties_before;
 };
 
-/// Each block moves the entries of a tile, and writes the other values to `rest`, which may be `x`. A value of `added`,
-/// if not null, is added to the value of `x` first. Takes the values that `by` describes: a magnitude that they reach,
-/// or a pointer to a cut; by a cut, `rest` is `x`, and `added` null. `words` belongs to the tiles; those of the tiles'
+/// Each block moves the entries of a tile, and writes the other values to `rest`, which may be `x`. If `Adds`, adds the
+/// values of `added` to those of `x` first. Takes the values that `by` describes: a magnitude that they reach,
+/// or a pointer to a cut; by a cut, `rest` is `x`. `words` belongs to the tiles; those of the tiles'
 /// ties follow.
-template <class T, class Index, class By>
-__global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
+template <class T, class Index, class By, bool Adds = false>
+__global__ void __launch_bounds__(marking_tile::threads)
     take(const T* added, const T* x, T* rest, std::uint64_t n, unsigned rows, By by, std::uint64_t begin, Index* out_i,
          T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
   constexpr bool by_cut = std::is_pointer_v<By>; // to a cut
   magnitude<T> threshold;
-  bool counts_ties = false;    // only the first ties are taken; none from the empty cut
-  std::uint64_t most_ties = 0; // if ties are counted
-  if constexpr (by_cut) {
+  if constexpr (by_cut)
     threshold = by->threshold;
-    most_ties = by->ties;
-    counts_ties = most_ties < by->equal || by->count == 0;
-  } else {
+  else
     threshold = by;
-  }
   auto& shared = spar::detail::block_memory<take_memory<T>>();
   const spar::detail::tiles all(words);
   const std::uint64_t number = all.take(shared.state);
   const unsigned warp = spar::detail::warp_of_thread();
   auto& marked = shared.marked[warp];
 
-  const bool adds = !by_cut && added != nullptr, writes_all = !by_cut && (adds || rest != x);
+  const bool writes_all = Adds || (!by_cut && rest != x);
   const marking_part part(n, number, rows);
   const auto read = [&](unsigned at, T(&values)[marking_tile::rows_at_once]) {
     part.read(x, at, values);
-    if (adds) {
+    if constexpr (Adds) {
       T more[marking_tile::rows_at_once];
       part.read(added, at, more);
       for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = static_cast<T>(values[r] + more[r]);
@@ -69,20 +64,28 @@ __global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
   };
   // Values that shared memory keeps leave the vector at once, while the cache still has their sectors.
   const auto write = [&](unsigned at, const T(&values)[marking_tile::rows_at_once], unsigned kept) {
-    if (!writes_all && kept == 0) return;
-    part.for_rows(rest, at, [&](unsigned r, T& value) {
-      if (writes_all || (kept >> r & 1U) != 0) value = values[r];
-    });
+    if (writes_all) return part.for_rows(rest, at, [&](unsigned r, T& value) { value = values[r]; });
+    if (kept == 0) return;
+    T* const here = rest + part.first + at;
+    SPAR_UNROLL
+    for (unsigned r = 0; r < marking_tile::rows_at_once; ++r)
+      if ((kept >> r & 1U) != 0) here[r * spar::detail::warp_size] = T{};
   };
-  const std::uint32_t found = marked.find(rows, threshold, read, write);
+  const std::uint32_t found = marked.find(part, [&](T value) { return magnitude_of(value) >= threshold; }, read, write);
 
   const auto read_left = [&](unsigned at) { return rest[part.first + at]; };
 
-  // Taken are all marked values that are no ties, and the first ties.
+  // Taken are all marked values, or those that are no ties and the first ties; from the empty cut, none.
+  bool counts_ties = false;
+  std::uint64_t most_ties = 0;
+  if constexpr (by_cut) {
+    most_ties = by->ties;
+    counts_ties = most_ties < by->equal || by->count == 0;
+  }
   std::uint32_t ties = 0;
   if (counts_ties) {
     __syncthreads();
-    marked.for_each(rows, found, read_left, [&](bool has, unsigned, T value, bool) {
+    marked.for_each(part, found, read_left, [&](bool has, unsigned, unsigned, T value, bool) {
       ties += has && magnitude_of(value) == threshold ? 1 : 0;
     });
     ties = spar::detail::warp_sum(ties);
@@ -104,7 +107,7 @@ __global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
     to += tie < most_ties ? tie : most_ties;
   }
 
-  const auto move = [&](bool has, unsigned at, T value, bool is_kept) {
+  const auto move = [&](bool has, unsigned, unsigned at, T value, bool is_kept) {
     const unsigned lane = spar::detail::lane_of_thread();
     bool is_taken = has;
     if (counts_ties) {
@@ -123,7 +126,7 @@ __global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
     }
     if (has && is_taken != is_kept) rest[part.first + at] = is_taken ? T{} : value;
   };
-  marked.for_each(rows, found, read_left, move);
+  marked.for_each(part, found, read_left, move);
   if (number + 1 == gridDim.x && threadIdx.x == marking_tile::threads - 1) *count = to; // by the last warp
 }
 
@@ -131,9 +134,9 @@ template <class T, class Index, class By>
 void start_take(const T* added, const T* x, T* rest, std::uint64_t n, By by, std::uint64_t begin, Index* out_i,
                 T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
   spar::detail::clear(words, take_words(n) * sizeof(std::uint64_t), stream);
-  spar::detail::launch(take<T, Index, By>, marking_tile::count(n), marking_tile::threads, sizeof(take_memory<T>),
-                       stream, added, x, rest, n, marking_tile::rows_of(n), by, begin, out_i, out_v, room, count,
-                       words);
+  auto* const kernel = added == nullptr ? take<T, Index, By> : take<T, Index, By, !std::is_pointer_v<By>>;
+  spar::detail::launch(kernel, marking_tile::count(n), marking_tile::threads, sizeof(take_memory<T>), stream, added, x,
+                       rest, n, marking_tile::rows_of(n), by, begin, out_i, out_v, room, count, words);
 }
 
 } // namespace detail
