@@ -26,27 +26,28 @@ namespace detail {
 
 /// Whether an entry of the left operand is one of the first `taken` entries of the merged stream. Of two equal indices,
 /// the left one comes first.
-template <class Index>
-__device__ bool merge_takes(const Index* left, const Index* right, std::uint64_t entry, std::uint64_t taken) {
+template <class Index, class Count>
+__device__ bool merge_takes(const Index* left, const Index* right, Count entry, Count taken) {
   return left[entry] <= right[taken - 1 - entry];
 }
 
-/// The range of numbers of left entries that the first `taken` entries of the merged stream may contain.
+/// The least and the greatest number of left entries that the first `taken` entries of the merged stream may contain.
+template <class Count>
 struct merge_range {
-  std::uint64_t low, high;
+  Count low, high;
 
-  __device__ merge_range(std::uint64_t left_count, std::uint64_t right_count, std::uint64_t taken)
+  __device__ merge_range(Count left_count, Count right_count, Count taken)
       : low(taken > right_count ? taken - right_count : 0), high(taken < left_count ? taken : left_count) {}
 };
 
 /// Returns how many of the first `taken` entries of the merged stream come from the left operand ("merge path"; Green,
 /// McColl and Bader 2012).
 template <class Index>
-__device__ std::uint64_t merge_split(const Index* left, std::uint64_t left_count, const Index* right,
-                                     std::uint64_t right_count, std::uint64_t taken) {
+__device__ unsigned merge_split(const Index* left, unsigned left_count, const Index* right, unsigned right_count,
+                                unsigned taken) {
   auto [low, high] = merge_range(left_count, right_count, taken);
   while (low < high) {
-    const std::uint64_t middle = low + (high - low) / 2;
+    const unsigned middle = low + (high - low) / 2;
     if (merge_takes(left, right, middle, taken))
       low = middle + 1;
     else
@@ -144,8 +145,8 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
   const unsigned from = thread * tile::items < lefts + rights ? thread * tile::items : lefts + rights;
   const unsigned own = lefts + rights - from < tile::items ? lefts + rights - from : tile::items;
   const unsigned right_end = rights + (has_after ? 1 : 0);
-  auto i = static_cast<unsigned>(merge_split(li, lefts, ri, rights, from));
-  unsigned j = from - i, known = 0;
+  unsigned i = merge_split(li, lefts, ri, rights, from);
+  unsigned j = from - i, known = 0; // the number of entries in `index`
   const bool follows = i > 0 || has_before;
   Index last = shared.index[i], next_left = li[i], next_right = ri[j]; // shared.index[i] is li[i - 1]
   SPAR_UNROLL
