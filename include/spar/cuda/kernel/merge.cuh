@@ -56,7 +56,7 @@ __device__ unsigned merge_split(const Index* left, unsigned left_count, const In
   return low;
 }
 /// The same by a warp, for streams in device memory, where each comparison takes long: the lanes compare the last
-/// entries of 32 parts of the range.
+/// entries of 32 parts of the range at the same time.
 template <class Index>
 __device__ std::uint64_t merge_split_by_warp(const Index* left, std::uint64_t left_count, const Index* right,
                                              std::uint64_t right_count, std::uint64_t taken) {
@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
 
   // Two warps search for the ends of the tile at the same time.
   if (const unsigned warp = spar::detail::warp_of_thread(); warp < 2) {
-    shared.split[warp] = merge_split_by_warp(left.indices, left.count, right.indices, right.count, warp == 0 ? begin : end);
+    const std::uint64_t taken = warp == 0 ? begin : end;
+    shared.split[warp] = merge_split_by_warp(left.indices, left.count, right.indices, right.count, taken);
   }
   __syncthreads();
   const std::uint64_t l = shared.split[0], r = begin - l;
@@ -161,15 +162,14 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
     const Index next = li[at + 1];
     next_left = is_left ? next : next_left;
     next_right = is_left ? next_right : next;
-    i += is_left ? 1 : 0;
-    j += is_left ? 0 : 1;
+    ++(is_left ? i : j);
   }
   // Of two equal indices, the left one gets the sum, and the right one is dropped.
   unsigned made = 0;
   SPAR_UNROLL
   for (unsigned item = 0; item < tile::items; ++item) {
     if (item >= own) break;
-    if (item > 0 ? index[item] != last : !follows || index[item] != last) made |= 1U << item;
+    if (index[item] != last || (item == 0 && !follows)) made |= 1U << item;
     last = index[item];
     if (item + 1 < known && index[item + 1] == last) value[item] = op(value[item], value[item + 1]);
   }
