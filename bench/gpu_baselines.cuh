@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What Thrust and CUB of the CUDA toolkit offer in place of spar's kernels, for bench/gpu_kernels.cu. Compile with
-// nvcc. The toolkit needs no other version: CUB has no top-k before 3.2, so there is none here.
+// nvcc. CUB has a top-k from version 3.2 on: with an older one, there is none here.
 #pragma once
 
 #include <spar/cuda/runtime.hpp>
 
 #include <cub/device/device_select.cuh>
+#if __has_include(<cub/device/device_topk.cuh>)
+#include <cub/device/device_topk.cuh>
+#define SPAR_BENCH_TOPK
+#endif
 #include <thrust/execution_policy.h>
 #include <thrust/functional.h>
 #include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
 #include <thrust/iterator/zip_iterator.h>
 #include <thrust/merge.h>
 #include <thrust/reduce.h>
@@ -89,5 +94,23 @@ inline void merge(const std::uint32_t* left_i, const float* left_v, std::uint64_
   thrust::merge_by_key(policy, left_i, left_i + lefts, right_i, right_i + rights, left_v, right_v, merged_i, merged_v);
   thrust::reduce_by_key(policy, merged_i, merged_i + lefts + rights, merged_v, out_i, out_v);
 }
+
+#ifdef SPAR_BENCH_TOPK
+struct magnitude_bits {
+  __device__ std::uint32_t operator()(float value) const { return __float_as_uint(value) & 0x7fffffff; }
+};
+/// Copies the k entries of the largest magnitude, in no order: indices and magnitudes. The values stay where they are.
+/// With null `memory`, only sets `bytes` to what it needs.
+inline void top_k(const float* x, std::uint64_t n, std::uint64_t k, std::uint32_t* out_i, std::uint32_t* out_magnitude,
+                  void* memory, std::size_t& bytes) {
+  const auto any_order = cuda::execution::require(cuda::execution::determinism::not_guaranteed,
+                                                  cuda::execution::output_ordering::unsorted);
+  spar::detail::check_cuda(
+      cub::DeviceTopK::MaxPairs(memory, bytes, thrust::make_transform_iterator(x, magnitude_bits{}), out_magnitude,
+                                thrust::counting_iterator<std::uint32_t>(0), out_i, static_cast<std::int64_t>(n),
+                                static_cast<std::int64_t>(k), any_order),
+      "cub::DeviceTopK::MaxPairs");
+}
+#endif
 
 } // namespace baselines

@@ -32,6 +32,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -246,6 +247,16 @@ class benchmark {
     add("largest, 1 %", 4.3 * nd, 0, restore, search_largest);
     add("take_largest, 1 %", 4 * nd + 12 * taken, 0, restore_and_search, take);
     add("exact top-k: largest, take_largest", 8.3 * nd + 12 * taken, 0, restore, [=] { search_largest(), take(); });
+#ifdef SPAR_BENCH_TOPK
+    const auto magnitudes = reinterpret_cast<std::uint32_t*>(out_v.data);
+    std::size_t bytes = 0;
+    baselines::top_k(x.data, n, k, out_i.data, magnitudes, nullptr, bytes);
+    const auto memory = std::make_shared<device_array<std::byte>>(bytes);
+    add_baseline("DeviceTopK", "exact top-k: largest, take_largest", 1, restore, [=, this] {
+      std::size_t size = memory->size;
+      baselines::top_k(x.data, n, k, out_i.data, magnitudes, memory->data, size);
+    });
+#endif
 #ifdef __CUDACC__
     add_baseline("DeviceSelect", "take_at_least, 1 %", 1, restore,
                  [=, this] { baselines::select(x.data, n, at, out_i.data, out_v.data, count.data, temporary); });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A step of Ok-Topk with error feedback, k = 1 %, on values in device memory, beside the dense ring on the same
 // transport: scripts/gpu runs it with 4 ranks that share a GPU. Reports the seconds of a step; the seconds of all
-// kernels of a step, each alone on the device, beside the least bytes that they must move; and how often a rank calls
-// the CUDA runtime. Link with the options --wrap of `scripts/gpu`, which lead the calls to the functions below.
+// kernels of a step, each alone on the device, beside the least bytes that they must move; how often a rank calls the
+// CUDA runtime; and the time of each kernel, and of the copies of each kind and size. Link with the options --wrap of
+// `scripts/gpu`, which lead the calls to the functions below.
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
@@ -16,12 +17,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <set>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include <cxxabi.h>
 
 extern "C" {
 cudaError_t __real_cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**);
@@ -36,19 +42,56 @@ namespace {
 
 using spar::detail::check_cuda;
 
+/// Launches of one kernel, or copies of one kind and size.
+struct work {
+  std::uint64_t times = 0, bytes = 0;
+  double seconds = 0;
+
+  void operator+=(const work& other) { times += other.times, bytes += other.bytes, seconds += other.seconds; }
+};
 /// What a rank has asked of the device since the last reset.
 struct calls {
   std::uint64_t launches = 0, copies = 0, waits = 0; // a wait: an event of which the host asks whether it has happened
-  double kernel_seconds = 0;
+  std::map<std::string, work> timed;                 // by name, if kernels are timed
+
+  [[nodiscard]] double seconds() const {
+    double sum = 0;
+    for (const auto& [name, its] : timed) sum += its.seconds;
+    return sum;
+  }
+  void operator+=(const calls& other) {
+    launches += other.launches, copies += other.copies, waits += other.waits;
+    for (const auto& [name, its] : other.timed) timed[name] += its;
+  }
 };
 thread_local calls made;
 thread_local std::set<cudaEvent_t> recorded; // of which the host has not asked yet
 bool times_kernels = false;
 std::mutex one_kernel; // on the device at a time, while kernels are timed
 
-/// Puts work into a stream; if kernels are timed, waits until it has ended, and adds its seconds.
-template <class Put>
-cudaError_t timed(cudaStream_t stream, Put put) {
+/// The name of a kernel without namespaces and template arguments.
+std::string name_of(const void* kernel) {
+  const char* mangled = nullptr;
+  if (cudaFuncGetName(&mangled, kernel) != cudaSuccess) return "?";
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
+  std::string name = status == 0 ? text.get() : mangled;
+  name.resize(std::min(name.find_first_of("<("), name.size()));
+  return name.substr(name.find_last_of(": ") + 1);
+}
+std::string name_of(const char* what, std::size_t bytes) {
+  const char* const size = bytes <= 4096 ? "up to 4 KiB" : bytes <= 1 << 20 ? "up to 1 MiB" : "larger";
+  return std::string(what) + ", " + size;
+}
+const char* name_of(cudaMemcpyKind kind) {
+  return kind == cudaMemcpyHostToDevice   ? "copy to the device"
+         : kind == cudaMemcpyDeviceToHost ? "copy to the host"
+                                          : "copy on the device";
+}
+
+/// Puts work into a stream; if kernels are timed, waits until it has ended, and adds its seconds to those of `name()`.
+template <class Name, class Put>
+cudaError_t timed(Name name, std::size_t bytes, cudaStream_t stream, Put put) {
   if (!times_kernels) return put();
   thread_local std::array<cudaEvent_t, 2> marks = [] {
     std::array<cudaEvent_t, 2> both{};
@@ -62,7 +105,7 @@ cudaError_t timed(cudaStream_t stream, Put put) {
   __real_cudaEventSynchronize(marks[1]);
   float milliseconds = 0;
   cudaEventElapsedTime(&milliseconds, marks[0], marks[1]);
-  made.kernel_seconds += milliseconds / 1e3;
+  made.timed[name()] += {1, bytes, milliseconds / 1e3};
   return error;
 }
 
@@ -71,15 +114,18 @@ cudaError_t timed(cudaStream_t stream, Put put) {
 extern "C" {
 cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
   ++made.launches;
-  return timed(config->stream, [&] { return __real_cudaLaunchKernelExC(config, kernel, arguments); });
+  return timed([&] { return name_of(kernel); }, 0, config->stream,
+               [&] { return __real_cudaLaunchKernelExC(config, kernel, arguments); });
 }
 cudaError_t __wrap_cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   ++made.copies;
-  return timed(stream, [&] { return __real_cudaMemcpyAsync(to, from, bytes, kind, stream); });
+  return timed([&] { return name_of(name_of(kind), bytes); }, bytes, stream,
+               [&] { return __real_cudaMemcpyAsync(to, from, bytes, kind, stream); });
 }
 cudaError_t __wrap_cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   ++made.copies;
-  return timed(stream, [&] { return __real_cudaMemsetAsync(to, value, bytes, stream); });
+  return timed([&] { return name_of("fill", bytes); }, bytes, stream,
+               [&] { return __real_cudaMemsetAsync(to, value, bytes, stream); });
 }
 cudaError_t __wrap_cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   recorded.insert(event);
@@ -97,7 +143,8 @@ cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t event) {
 
 namespace {
 
-constexpr int warm_up = 3;
+/// So many steps that the residuals, which grow at first, let the threshold of Ok-Topk stay about the same.
+constexpr int warm_up = 100;
 
 /// A rank's device memory and stream.
 class rank_values {
@@ -116,8 +163,15 @@ class rank_values {
     cudaFree(source_), cudaFree(x_);
     cudaStreamDestroy(stream_);
   }
-  void restore() const {
-    check_cuda(__real_cudaMemcpyAsync(x_, source_, bytes(), cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
+  /// Writes the gradient of a step: the same values for all steps, but at other indices.
+  void write(int step) const {
+    const std::size_t first = static_cast<std::size_t>(step + warm_up) * 1024 % n_;
+    const auto copy = [&](float* to, const float* from, std::size_t count) {
+      check_cuda(__real_cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
+                 "cudaMemcpyAsync");
+    };
+    copy(x_, source_ + first, n_ - first);
+    copy(x_ + (n_ - first), source_, first);
     wait();
   }
   void wait() const { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
@@ -136,11 +190,11 @@ double copy_seconds(std::size_t n, int times) {
   const rank_values x(0, n);
   double least = 1e9;
   for (int time = 0; time < times; ++time) {
-    const double before = made.kernel_seconds;
+    const double before = made.seconds();
     check_cuda(cudaMemcpyAsync(x.span().data, x.span().data + n / 2, n / 2 * sizeof(float), cudaMemcpyDeviceToDevice,
                                x.span().stream),
                "cudaMemcpyAsync");
-    least = std::min(least, 2 * (made.kernel_seconds - before));
+    least = std::min(least, 2 * (made.seconds() - before));
   }
   return least;
 }
@@ -163,7 +217,7 @@ step steps_of(spar::rank_t ranks, std::size_t n, int steps, Make make) {
     std::vector<double> seconds;
     for (int s = -warm_up; s < steps; ++s) {
       if (s == 0) made = {};
-      x.restore();
+      x.write(s);
       float all_are_ready = 1;
       spar::allreduce(net, std::span(&all_are_ready, 1), spar::recursive_doubling{});
       const auto begin = std::chrono::steady_clock::now();
@@ -174,26 +228,39 @@ step steps_of(spar::rank_t ranks, std::size_t n, int steps, Make make) {
     std::sort(seconds.begin(), seconds.end());
     const std::lock_guard lock(adding);
     all.seconds = std::max(all.seconds, seconds[seconds.size() / 2]);
-    all.of_ranks.launches += made.launches;
-    all.of_ranks.copies += made.copies;
-    all.of_ranks.waits += made.waits;
-    all.of_ranks.kernel_seconds += made.kernel_seconds;
+    all.of_ranks += made;
   });
   return all;
 }
 
+/// Prints the work of a step, the longest first.
+void print_work(const char* name, const calls& of_ranks, spar::rank_t ranks, int steps) {
+  std::vector<std::pair<std::string, work>> all(of_ranks.timed.begin(), of_ranks.timed.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::printf("\n%-34s%14s%18s%18s\n", name, "ms of all ranks", "times, of a rank", "KiB, of a rank");
+  const double of_rank = 1.0 / (static_cast<double>(ranks) * steps);
+  for (const auto& [what, its] : all) {
+    std::printf("%-34s%14.3f%18.1f", what.c_str(), its.seconds / steps * 1e3, static_cast<double>(its.times) * of_rank);
+    if (its.bytes > 0) std::printf("%18.1f", static_cast<double>(its.bytes) * of_rank / 1024);
+    std::printf("\n");
+  }
+}
+
+struct measured {
+  step free, alone;
+};
 /// Measures the steps twice: as they are, and with each kernel alone on the device.
 template <class Make>
-step measure(const char* name, spar::rank_t ranks, std::size_t n, int steps, double floor, Make make) {
+measured measure(const char* name, spar::rank_t ranks, std::size_t n, int steps, double floor, Make make) {
   times_kernels = false;
   const step free = steps_of(ranks, n, steps, make);
   times_kernels = true;
   const step alone = steps_of(ranks, n, steps, make);
-  const double each = 1.0 / (static_cast<double>(ranks) * steps), kernels = alone.of_ranks.kernel_seconds / steps;
+  const double each = 1.0 / (static_cast<double>(ranks) * steps), kernels = alone.of_ranks.seconds() / steps;
   std::printf("%-10s%12.3f%16.3f%14.2f%12.1f%12.1f%12.1f\n", name, free.seconds * 1e3, kernels * 1e3, kernels / floor,
               static_cast<double>(free.of_ranks.launches) * each, static_cast<double>(free.of_ranks.copies) * each,
               static_cast<double>(free.of_ranks.waits) * each);
-  return free;
+  return {free, alone};
 }
 
 } // namespace
@@ -213,16 +280,18 @@ int main(int argc, char** argv) try {
               copy * 1e3);
   std::printf("%-10s%12s%16s%14s%12s%12s%12s\n", "", "ms a step", "ms of kernels", "/ byte floor", "launches", "copies",
               "host waits");
-  const step dense = measure("ring", ranks, n, steps, floor_of(20 * share), [](auto& gpu) {
+  const measured dense = measure("ring", ranks, n, steps, floor_of(20 * share), [](auto& gpu) {
     return [&gpu](spar::device_span<float> x) { spar::allreduce(gpu, x, spar::ring{}); };
   });
-  const step sparse = measure("Ok-Topk", ranks, n, steps, floor_of(20), [&](auto& gpu) {
+  const measured sparse = measure("Ok-Topk", ranks, n, steps, floor_of(20), [&](auto& gpu) {
     using feedback = spar::device_feedback<float, spar::ok_topk_allreduce<>>;
     const auto reduce = std::make_shared<feedback>(spar::ok_topk_allreduce<>{.select = {.density = 0.01}});
     return [&gpu, reduce](spar::device_span<float> x) { (*reduce)(gpu, x); };
   });
   std::printf("Ok-Topk / ring: %.2f of the time; kernels / byte floor of Ok-Topk: target 1.5\n",
-              sparse.seconds / dense.seconds);
+              sparse.free.seconds / dense.free.seconds);
+  print_work("ring", dense.alone.of_ranks, ranks, steps);
+  print_work("Ok-Topk", sparse.alone.of_ranks, ranks, steps);
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "gpu_step: %s\n", error.what());

@@ -235,7 +235,7 @@ void begin_late(std::uint64_t* words, std::uint64_t blocks, unsigned last_blocks
 /// The last tiles, after more than 2^32 entries of the tiles before.
 TEST_F(beyond_32_bits, take) {
   constexpr std::uint64_t begin = 1000;
-  const std::uint64_t blocks = detail::take_tile::count(n);
+  const std::uint64_t blocks = detail::marking_tile::count(n);
   const sparse_array<float> x(n), out_v(n);
   const sparse_array<std::uint64_t> out_i(n), words(take_words(n));
   const std::vector<float> last = values(1);
@@ -243,9 +243,10 @@ TEST_F(beyond_32_bits, take) {
   begin_late(words.data(), blocks, last_blocks);
   std::uint64_t count = 0;
   const magnitude<float> threshold = magnitude_of(200.0F);
-  spar::detail::launch(detail::take<float, std::uint64_t, magnitude<float>>, blocks, detail::take_tile::threads,
-                       sizeof(detail::take_tile::memory), nullptr, static_cast<const float*>(nullptr), x.data(),
-                       x.data(), n, threshold, begin, out_i.data(), out_v.data(), n, &count, words.data());
+  spar::detail::launch(detail::take<float, std::uint64_t, magnitude<float>>, blocks, detail::marking_tile::threads,
+                       sizeof(detail::take_memory<float>), nullptr, static_cast<const float*>(nullptr), x.data(),
+                       x.data(), n, detail::marking_tile::rows_of(n), threshold, begin, out_i.data(), out_v.data(), n,
+                       &count, words.data());
   std::vector<std::uint64_t> indices;
   std::vector<float> entries, left = last;
   for (std::size_t i = 0; i < some; ++i) {
@@ -263,7 +264,7 @@ TEST_F(beyond_32_bits, take) {
 /// The last tiles, after more than 2^32 entries and ties of the tiles before.
 TEST_F(beyond_32_bits, partition) {
   constexpr std::uint64_t ties = before + 20, begin = 1000;
-  const std::uint64_t blocks = detail::take_tile::count(n), begun = blocks - last_blocks;
+  const std::uint64_t blocks = detail::partition_tile::count(n), begun = blocks - last_blocks;
   const sparse_array<float> x(n), kept_v(n), other_v(n);
   const sparse_array<std::uint64_t> kept_i(n), other_i(n);
   std::vector<float> last = values(1);
@@ -277,7 +278,7 @@ TEST_F(beyond_32_bits, partition) {
   }
   std::uint64_t count = 0;
   const by_cut<float> keep{{magnitude_of(200.0F), 0, ties, ~std::size_t{0}}};
-  spar::detail::launch(detail::partition<float, std::uint64_t, by_cut<float>>, blocks, detail::take_tile::threads,
+  spar::detail::launch(detail::partition<float, std::uint64_t, by_cut<float>>, blocks, detail::partition_tile::threads,
                        sizeof(detail::partition_memory), nullptr,
                        device_coo<float, std::uint64_t>{nullptr, x.data(), n}, begin, keep, kept_i.data(),
                        kept_v.data(), other_i.data(), other_v.data(), &count, words.data());
@@ -298,10 +299,10 @@ TEST_F(beyond_32_bits, partition) {
   EXPECT_EQ(other_v.read(first - before, others.size()), other_values);
 }
 
-/// The k largest after more than 2^32 entries, and more than 2^32 ties, of the tiles before.
+/// The k largest after more than 2^32 entries above the threshold, and more than 2^32 ties, of the tiles before.
 TEST_F(beyond_32_bits, take_largest) {
   constexpr std::uint64_t more_ties = 7;
-  const std::uint64_t blocks = detail::take_tile::count(n);
+  const std::uint64_t blocks = detail::marking_tile::count(n);
   const sparse_array<float> x(n), out_v(n);
   const sparse_array<std::uint64_t> out_i(n), words(take_words(n));
   std::vector<float> last = values(1);
@@ -311,9 +312,10 @@ TEST_F(beyond_32_bits, take_largest) {
   begin_late(words.data() + blocks + 1, blocks, last_blocks); // of the ties, of which no block takes a tile
   const cut<float> where{magnitude_of(200.0F), 3 * before, before + more_ties, 2 * before};
   std::uint64_t count = 0;
-  spar::detail::launch(detail::take<float, std::uint64_t, const cut<float>*>, blocks, detail::take_tile::threads,
-                       sizeof(detail::take_tile::memory), nullptr, static_cast<const float*>(nullptr), x.data(),
-                       x.data(), n, &where, std::uint64_t{0}, out_i.data(), out_v.data(), n, &count, words.data());
+  spar::detail::launch(detail::take<float, std::uint64_t, const cut<float>*>, blocks, detail::marking_tile::threads,
+                       sizeof(detail::take_memory<float>), nullptr, static_cast<const float*>(nullptr), x.data(),
+                       x.data(), n, detail::marking_tile::rows_of(n), &where, std::uint64_t{0}, out_i.data(),
+                       out_v.data(), n, &count, words.data());
   std::vector<std::uint64_t> indices;
   std::vector<float> entries, left = last;
   std::uint64_t ties = 0;
@@ -324,9 +326,9 @@ TEST_F(beyond_32_bits, take_largest) {
     left[i] = 0;
   }
   ASSERT_GT(ties, more_ties);
-  EXPECT_EQ(count, before + entries.size());
-  EXPECT_EQ(out_i.read(before, entries.size()), indices);
-  EXPECT_EQ(out_v.read(before, entries.size()), entries);
+  EXPECT_EQ(count, 2 * before + entries.size());
+  EXPECT_EQ(out_i.read(2 * before, entries.size()), indices);
+  EXPECT_EQ(out_v.read(2 * before, entries.size()), entries);
   EXPECT_EQ(x.read(first, some), left);
 }
 
@@ -349,8 +351,9 @@ TEST_F(beyond_32_bits, candidates) {
   x.write(first, last);
   const cut<float> guess{.threshold = magnitude_of(200.0F)};
   std::uint64_t count = before;
-  spar::detail::launch(detail::copy_candidates<float>, detail::take_tile::count(n), detail::take_tile::threads,
-                       sizeof(detail::take_tile::memory), nullptr, x.data(), n, &guess, out.data(), n, &count);
+  spar::detail::launch(detail::copy_candidates<float>, detail::marking_tile::count(n), detail::marking_tile::threads,
+                       sizeof(detail::candidates_memory<float>), nullptr, x.data(), n, detail::marking_tile::rows_of(n),
+                       &guess, out.data(), n, &count);
   std::vector<float> expected;
   for (const float v : last)
     if (magnitude_of(v) >= guess.threshold) expected.push_back(v);

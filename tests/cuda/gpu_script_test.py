@@ -28,16 +28,18 @@ chmod +x "$out"
 
 def run(room, seconds, runs="", fails="-lnccl", gpu=True, arguments=None):
     begin = time.monotonic()
-    done = subprocess.run([str(room / "scripts/gpu"), *(arguments or ("results.txt", str(seconds)))], capture_output=True, text=True,
+    done = subprocess.run([str(room / "scripts/gpu"), *(arguments or ("results.txt", str(seconds)))],
+                          capture_output=True, text=True, timeout=60,
                           env={"PATH": f"{room}/bin:/usr/bin:/bin", "RUNS": runs, "FAILS": fails,
-                               **({} if gpu else {"NO_GPU": "1"})}, timeout=60)
+                               **({} if gpu else {"NO_GPU": "1"})})
     return done.returncode, done.stdout, time.monotonic() - begin
 
 
 def main():
     with tempfile.TemporaryDirectory() as name:
         room = pathlib.Path(name)
-        for folder in ("bin", "scripts", "tools/spar_perf", "include", "tests", "bench", "examples", "build/gpu/carried"):
+        for folder in ("bin", "scripts", "tools/spar_perf", "include", "tests", "bench", "examples",
+                       "build/gpu/carried"):
             (room / folder).mkdir(parents=True)
         shutil.copy(ROOT / "scripts/gpu", room / "scripts")
         shutil.copy(ROOT / "tools/spar_perf/sources.cmake", room / "tools/spar_perf")

@@ -141,8 +141,13 @@ void print(const char* kernel, std::size_t bytes) { std::printf("%s %zu\n", kern
 } // namespace
 
 int main() {
-  print("take<", sizeof(kernels::take_tile::memory));
-  print("copy_candidates<", sizeof(kernels::take_tile::memory));
+  print("take<float", sizeof(kernels::take_memory<float>));
+  print("take<double", sizeof(kernels::take_memory<double>));
+  print("take<int", sizeof(kernels::take_memory<std::int32_t>));
+  print("take<int64", sizeof(kernels::take_memory<std::int64_t>));
+  print("copy_candidates<float", sizeof(kernels::candidates_memory<float>));
+  print("copy_candidates<double", sizeof(kernels::candidates_memory<double>));
+  print("copy_candidates<int", sizeof(kernels::candidates_memory<std::int32_t>));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_memory));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));

@@ -277,6 +277,27 @@ TEST_F(on_device, lends_below_counting_and_tracing) {
   EXPECT_EQ(got, expected);
 }
 
+/// A message that is lent has all pieces of a block; any other has one piece.
+TEST_F(on_device, lends_whole_blocks) {
+  const std::size_t n = 600;
+  const auto messages = [&](auto algorithm) {
+    return on_ranks(3, [&](spar::threads& net) {
+      spar::counting counted(net);
+      const device_array<float> x(values_of<float>(net.rank(), n));
+      spar::on_device gpu(counted);
+      counted.reset();
+      spar::allreduce(gpu, spar::device_span(x.data(), n), algorithm);
+      return counted.sent().messages;
+    })[0];
+  };
+  const auto ring = compose(bfloat16{}, spar::ring{.piece = 40});
+  EXPECT_EQ(messages(ring), 4U);
+  EXPECT_EQ(messages(compose(half{}, spar::recursive_doubling{.piece = 40})), 1U); // to its partner
+  using qsgd = spar::storage::qsgd<8>;
+  EXPECT_EQ(messages(compose(qsgd{.bucket = 20}, spar::ring{.piece = 40})), 4U);
+  EXPECT_EQ(messages(compose(qsgd{.bucket = 30}, spar::ring{.piece = 40})), 4U * 5); // a piece ends within a bucket
+}
+
 TEST_F(on_device, takes_part_in_checksums) {
   const auto call = [](bool damages) {
     return errors_of([&](spar::threads& all) {

@@ -151,3 +151,35 @@ def on_emulated_tree():
     form = re.compile(r"(\w+) +nnz_out +\d+ +root link +[\d.]+ MB +([\d.]+ ms)")
     emulated = text("tree_sparse.txt").split("# Emulated")[1]
     return {m[1]: seconds(m[2]) for line in emulated.splitlines() if (m := form.match(line))}
+
+
+def gpu_part(name):
+    """The lines of a part of gpu.txt."""
+    found = text("gpu.txt").split(f"\n== {name}\n")
+    if len(found) != 2:
+        raise missing(f"no part '{name}' in gpu.txt")
+    return found[1].split("\n== ")[0].splitlines()
+
+
+def gpu_kernels():
+    """For each kernel: milliseconds, GB/s, the fraction of a copy's bandwidth with its range, and the target."""
+    row = re.compile(r"(\S.*?) +([\d.]+) +(\d+) +([\d.]+) \(([\d.]+) \.\. ([\d.]+)\) *([\d.]*)$")
+    return [match.groups() for line in gpu_part("kernels beside a copy") if (match := row.match(line))]
+
+
+def gpu_libraries():
+    """For each kernel of Thrust or CUB: milliseconds, the ratio to spar's kernel with its range, and that kernel."""
+    row = re.compile(r"(\S.*?) +([\d.]+) +([\d.]+) \(([\d.]+) \.\. ([\d.]+)\), target ([\d.]+): (.*)$")
+    return [match.groups() for line in gpu_part("kernels beside a copy") if (match := row.match(line))]
+
+
+def gpu_steps():
+    """For the ring and Ok-Topk: milliseconds a step and of its kernels, the ratio to the least bytes, and counts."""
+    return {line.split()[0]: line.split()[1:7] for line in gpu_part("a step of Ok-Topk")
+            if re.match(r"(ring|Ok-Topk) +[\d.]+ +[\d.]+", line)}
+
+
+def gpu_systems(part):
+    """The time of each system in a table of spar_perf, as the program prints it."""
+    row = re.compile(r"(\S+) +(?:(device|entries|staged) +)?\d+ .* ([\d.]+ \w+) +\((.+?) \.\. (.+?)\) ")
+    return {match[1]: match.groups()[1:] for line in gpu_part(part) if (match := row.match(line))}

@@ -794,3 +794,73 @@ def preload_hosts():
 @value
 def preload_slower():
     return number(preloaded("openmpi", "1,1,1,1,1,1,1,1", 2**16)["ratio"])
+
+
+# A GPU
+
+
+def on_h100(kernel):
+    return next(ratio for name, _, _, ratio, *_ in raw.gpu_kernels() if name == kernel)
+
+
+@value
+def gpu_kernels():
+    lines = [[name.replace("copy", "**copy**") if name == "copy" else f"`{name}`" if " " not in name else name,
+              time, rate, f"{ratio} ({low} to {high})", target]
+             for name, time, rate, ratio, low, high, target in raw.gpu_kernels()]
+    return table(["kernel", "ms", "GB/s", "of the copy", "target"], lines)
+
+
+@value
+def gpu_libraries():
+    lines = [[name, time, kernel, f"{ratio} ({low} to {high})", target]
+             for name, time, ratio, low, high, target, kernel in raw.gpu_libraries()]
+    return table(["Thrust or CUB", "ms", "spar's kernel", "time / that of the kernel", "target, at least"], lines)
+
+
+@value
+def gpu_count():
+    return next(line.split()[-4] for line in raw.gpu_part("kernels beside a copy") if "to the host and back" in line)
+
+
+@value
+def gpu_step():
+    head = ["", "ms a step", "ms of kernels, all ranks", "kernels / least bytes", "launches", "copies", "host waits"]
+    return table(head, [[name, *numbers] for name, numbers in raw.gpu_steps().items()])
+
+
+@value
+def gpu_step_ratio():
+    steps = raw.gpu_steps()
+    return number(float(steps["Ok-Topk"][0]) / float(steps["ring"][0]))
+
+
+@value
+def gpu_systems():
+    lines = []
+    for device, host in (("1 --memory device", "1 --in-place"),
+                         ("0.01 --memory device", "0.01 --input dense --in-place")):
+        on_host = raw.gpu_systems(f"spar_perf --density {host}")
+        for system, (memory, time, low, high) in raw.gpu_systems(f"spar_perf --density {device}").items():
+            lines.append([f"`{system}`", memory, f"{time} ({low} to {high})", on_host[system][1]])
+    return table(["system", "works on", "values in device memory", "values on the host"], lines)
+
+
+@value
+def gpu_select():
+    return on_h100("take_at_least, 1 %")
+
+
+@value
+def gpu_select_faster():
+    faster = next(ratio for name, _, ratio, *_ in raw.gpu_libraries() if name == "DeviceSelect")
+    return number(1 / float(faster))
+
+
+@value
+def gpu_nccl():
+    """The numbers of ranks with which every system over NCCL had the bits of the host."""
+    same = lambda p, eager: (f"{p} ranks, 0 systems with different bits" in
+                             raw.gpu_part(f"bits of the systems over NCCL, {p} ranks, eager_bytes {eager}"))
+    ranks = [p for p in (2, 4, 8) if same(p, 0) and same(p, 20000)]
+    return f"{', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -311,10 +311,10 @@ class device_systems : public device_memory {
   }
 
  private:
-  /// A task that never suspends: makes a call on the rank's values in device memory, and then copies the result to the
-  /// host. The time ends with the work in the stream.
+  /// A task that never suspends: makes a call on the rank's values in device memory. The time ends with the work in the
+  /// stream.
   template <class Call>
-  static spar::task<call_cost> measure_call(measured_net& net, data_type* data, Call call, bool counted) {
+  static spar::task<call_cost> measure_call(measured_net& net, Call call, bool counted) {
     rank& own = rank::of(net);
     call_cost cost;
     const double start = net.now();
@@ -323,8 +323,6 @@ class device_systems : public device_memory {
     cost.seconds = net.now() - start;
     cost.counted = counted;
     if (counted) cost.cost = net.last_call();
-    own.read(data->dense_out);
-    data->result = spar::dense_view<std::uint32_t>(data->dense_out);
     co_return cost;
   }
 
@@ -332,9 +330,14 @@ class device_systems : public device_memory {
   static on_rank on_values(Call call, std::function<std::span<const float>()> residual = no_residual,
                            bool counted = true) {
     on_rank made;
-    made.call = [call, counted](measured_net& net, data_type& data) { return measure_call(net, &data, call, counted); };
+    made.call = [call, counted](measured_net& net, data_type&) { return measure_call(net, call, counted); };
     made.residual = std::move(residual);
     made.prepare = [](measured_net& net, const data_type& data) { rank::of(net).write(data.dense_in); };
+    // Not earlier: the few bytes for which another rank still waits would arrive after this vector.
+    made.fetch = [](measured_net& net, data_type& data) {
+      rank::of(net).read(data.dense_out);
+      data.result = spar::dense_view<std::uint32_t>(data.dense_out);
+    };
     return made;
   }
   static std::span<const float> no_residual() { return {}; }

@@ -162,6 +162,10 @@ std::vector<record> measure(measured_net& net, const options& o, const workload&
                                           : spar::run_until_done(net, own[s].call(net, data));
       net.count_in(nullptr);
       net.trace().record(false);
+      if (own[s].fetch) {
+        barrier(net);
+        own[s].fetch(net, data);
+      }
       if (traced) {
         note_phases(r, call, net.trace().seconds());
         if (i + 1 == calls && !o.trace.empty()) r.timeline = {net.trace().events()};

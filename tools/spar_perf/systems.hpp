@@ -69,6 +69,8 @@ struct rank_system {
   std::function<std::span<const T>()> residual; ///< empty for systems without a residual
   std::function<void(measured_net&, const rank_data<T, Index>&)>
       prepare{}; ///< before each call, not timed; may be empty
+  /// Completes `data.result` once the calls of all ranks have ended, not timed; may be empty.
+  std::function<void(measured_net&, rank_data<T, Index>&)> fetch{};
   // Only of partial systems: collective calls before the first call and after the last call, in the same order on all
   // ranks:
   std::function<void(measured_net&)> open{};

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <spar/collective/local/values.hpp>
-#include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/collective/wire/piece_coder.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/folded_ranks.hpp>
 
@@ -39,8 +39,8 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   if (net.size() == 1) co_return;
   const folded_ranks folded(net.rank(), net.size());
   const rank_t partner = folded.has_partner() ? folded.partner() : net.rank();
-  const detail::pieces_of all{{0, x.size()}, piece};
-  const block_coder coder(net, codec);
+  const piece_coder coder(net, codec, piece);
+  const detail::pieces_of all{{0, x.size()}, coder.template message_values<T>()};
   detail::outbox<Net> out(net, all.count(), codec.template encoded_bytes<T>(all[0].size()));
   detail::read_ahead<Net> in(net);
   buffer<T> scratch(net.value_memory(), all[0].size());
@@ -50,8 +50,8 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   const auto step_of = [](rank_t round, rank_t group) {
     return static_cast<std::uint64_t>(round) << 24 | static_cast<std::uint64_t>(group);
   };
-  const auto encoded = [&](std::size_t i, std::uint64_t step) {
-    return coder.message(std::span<const T>(part(x, all[i])), all[i].begin, step, out[i].room);
+  const auto encoded = [&](std::size_t i, std::uint64_t step, residual_view<T> errors) {
+    return coder.message(std::span<const T>(part(x, all[i])), all[i].begin, step, out[i].room, errors);
   };
   const auto keep_error = [&](std::size_t i) {
     const std::span<const T> mine = part(x, all[i]);
@@ -60,7 +60,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
 
   if (!folded.active()) {
     for (std::size_t i = 0; i < all.count(); ++i) {
-      out[i].message = co_await encoded(i, step_of(0, net.rank()));
+      out[i].message = co_await encoded(i, step_of(0, net.rank()), residual);
       keep_error(i);
       out[i].send(net, partner);
     }
@@ -109,7 +109,8 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
       if (out[i].sending) co_await *std::exchange(out[i].sending, std::nullopt);
       const bool first =
           (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // whether this rank is the lowest rank that has this sum
-      out[i].message = co_await encoded(i, step_of(stage + 1, folded.number() >> stage));
+      out[i].message =
+          co_await encoded(i, step_of(stage + 1, folded.number() >> stage), first ? residual : residual_view<T>());
       if (first) keep_error(i);
       if (!goes_back)
         out[i].send(net, peer_of(stage + 1));

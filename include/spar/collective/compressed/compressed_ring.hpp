@@ -4,8 +4,8 @@
 #pragma once
 
 #include <spar/collective/local/values.hpp>
-#include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/collective/wire/piece_coder.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/ownership.hpp>
 
@@ -35,12 +35,13 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
   if (p == 1) co_return;
   const uniform_ownership owner{x.size(), p};
   const rank_t right = (net.rank() + 1) % p, left = (net.rank() + p - 1) % p;
-  // The pieces of the block that this rank handles in a hop. In hop 0, the rank only sends a block; in each later hop,
-  // the rank receives a block, which is a partial sum or, from hop P on, a final sum.
-  const auto pieces = [&](rank_t hop) { return detail::pieces_of{owner[(net.rank() + 2 * p - 1 - hop) % p], piece}; };
+  const piece_coder coder(net, codec, piece);
+  const std::uint64_t length = coder.template message_values<T>();
+  // The messages of the block that this rank handles in a hop. In hop 0, the rank only sends a block; in each later
+  // hop, the rank receives a block, which is a partial sum or, from hop P on, a final sum.
+  const auto pieces = [&](rank_t hop) { return detail::pieces_of{owner[(net.rank() + 2 * p - 1 - hop) % p], length}; };
   const rank_t last = 2 * p - 2;
-  const detail::pieces_of largest{owner[0], piece};
-  const block_coder coder(net, codec);
+  const detail::pieces_of largest{owner[0], length};
   // A rank is at most one block ahead of its right neighbour, so one slot for each piece of a block and one additional
   // slot suffice.
   detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
@@ -72,7 +73,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
         if (slot.sending) co_await *slot.sending;
         const auto step = static_cast<std::uint64_t>(hop);
         if (hop < p)
-          slot.message = co_await coder.message(std::span<const T>(mine), range.begin, step, slot.room);
+          slot.message = co_await coder.message(std::span<const T>(mine), range.begin, step, slot.room, residual);
         else
           slot.message = coder.pass_on(message, slot.room);
         slot.send(net, right);

@@ -53,6 +53,17 @@ struct block_sum {
   __device__ std::uint32_t exclusive(std::uint32_t mine, std::uint32_t& total) {
     const std::uint32_t through = warp_inclusive_sum(mine);
     if (lane_of_thread() == warp_size - 1) of_warp[warp_of_thread()] = through;
+    return before_warp(total) + through - mine;
+  }
+
+  /// The same for the numbers of the warps: `of_this` is the same in all lanes of a warp, and counts once.
+  __device__ std::uint32_t exclusive_of_warps(std::uint32_t of_this, std::uint32_t& total) {
+    if (lane_of_thread() == 0) of_warp[warp_of_thread()] = of_this;
+    return before_warp(total);
+  }
+
+ private:
+  __device__ std::uint32_t before_warp(std::uint32_t& total) const {
     __syncthreads();
     std::uint32_t before = 0;
     total = 0;
@@ -60,7 +71,7 @@ struct block_sum {
       if (w < warp_of_thread()) before += of_warp[w];
       total += of_warp[w];
     }
-    return before + through - mine;
+    return before;
   }
 };
 

@@ -40,9 +40,12 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 template <class Test, class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test) {
-  spar::detail::for_rows(n, [&](std::uint64_t at) {
-    if (test(x[at])) *found = 1; // all threads write the same value
-  });
+  T value[spar::detail::row_tile::rows];
+  SPAR_UNROLL
+  for (unsigned row = 0; row < spar::detail::row_tile::rows; ++row) value[row] = x[spar::detail::row_position(row, n)];
+  bool any = false;
+  for (const T v : value) any = test(v) || any;
+  if (any) *found = 1; // all threads write the same value
 }
 
 template <class T, class Index>

@@ -6,7 +6,8 @@
 #include <spar/core/element.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
-#include <spar/cuda/kernel/take.cuh>
+#include <spar/cuda/kernel/marked.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
@@ -54,8 +55,8 @@ struct largest_memory {
 
 struct digit_grid {
   static constexpr unsigned threads = radix;
-  static constexpr std::uint64_t most = 2048;
-  static std::uint64_t blocks(std::uint64_t n) { return std::min(spar::detail::tiles_of(n, take_tile::values), most); }
+  static constexpr std::uint64_t values = 16 * threads, most = 2048; // values of a block, or more
+  static std::uint64_t blocks(std::uint64_t n) { return std::min(spar::detail::tiles_of(n, values), most); }
 
   struct memory {
     unsigned histogram[radix]; // of at most 2^42 values, a block counts fewer than 2^32
@@ -73,35 +74,39 @@ __global__ void __launch_bounds__(digit_grid::threads)
   if (part < parts) sample[part] = x[part * length + scatter_of(part, length)];
 }
 
+template <class T>
+struct candidates_memory {
+  marked_values<T> marked[marking_tile::warps];
+  spar::detail::block_sum<marking_tile::threads> sums;
+  std::uint64_t before;
+};
+
 /// Copies the values that reach the threshold of `guess` to `out`, in any order, and counts them.
 template <class T>
-__global__ void __launch_bounds__(take_tile::threads)
-    copy_candidates(const T* x, std::uint64_t n, const cut<T>* guess, T* out, std::uint64_t room,
+__global__ void __launch_bounds__(marking_tile::threads)
+    copy_candidates(const T* x, std::uint64_t n, unsigned rows, const cut<T>* guess, T* out, std::uint64_t room,
                     std::uint64_t* count) {
-  using tile = take_tile;
-  auto& shared = spar::detail::block_memory<tile::memory>();
-  const magnitude<T> threshold = guess->threshold;
-  const std::uint64_t first = std::uint64_t{blockIdx.x} * tile::values + threadIdx.x;
-  T value[tile::rows];
-  std::uint32_t found[tile::rows];
-  SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) {
-    const std::uint64_t at = first + row * tile::threads;
-    value[row] = at < n ? x[at] : T{};
-    found[row] = __ballot_sync(spar::detail::whole_warp, at < n && magnitude_of(value[row]) >= threshold);
-  }
-  const std::uint32_t total = count_marked(found, shared);
+  auto& shared = spar::detail::block_memory<candidates_memory<T>>();
+  auto& marked = shared.marked[spar::detail::warp_of_thread()];
+  const marking_part part(n, blockIdx.x, rows);
+  const auto read = [&](unsigned at, T(&values)[marking_tile::rows_at_once]) { part.read(x, at, values); };
+  const std::uint32_t found =
+      marked.find(rows, guess->threshold, read, [](unsigned, const T(&)[marking_tile::rows_at_once], unsigned) {});
+  std::uint32_t total = 0;
+  std::uint64_t to = shared.sums.exclusive_of_warps(found, total);
   if (threadIdx.x == 0) {
     const auto all = reinterpret_cast<unsigned long long*>(count);
-    shared.state.before = atomicAdd(all, static_cast<unsigned long long>(total));
+    shared.before = atomicAdd(all, static_cast<unsigned long long>(total));
   }
   __syncthreads();
-  SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) {
-    if ((found[row] >> spar::detail::lane_of_thread() & 1U) == 0) continue;
-    const std::uint64_t to = shared.state.before + rank_of(found, row, shared);
-    if (to < room) out[to] = value[row];
-  }
+  to += shared.before;
+  const auto read_again = [&](unsigned at) { return x[part.first + at]; };
+  marked.for_each(rows, found, read_again, [&](bool has, unsigned, T value, bool) {
+    const std::uint32_t all = __ballot_sync(spar::detail::whole_warp, has);
+    const std::uint64_t own = to + marked.marks_below(all, spar::detail::lane_of_thread());
+    if (has && own < room) out[own] = value;
+    to += static_cast<std::uint32_t>(__popc(all));
+  });
 }
 
 /// Finds one digit of the k-th largest magnitude: counts the values by the digit at `shift`; the last block to end
@@ -196,9 +201,9 @@ void start_largest(const T* x, std::uint64_t n, std::uint64_t k, cut<T>* result,
     spar::detail::launch(detail::take_sample<T>, spar::detail::tiles_of(plan.parts, detail::digit_grid::threads),
                          detail::digit_grid::threads, 0, stream, x, plan.parts, plan.length, sample);
     detail::start_search({sample, plan.parts}, plan.rank, &work.in_sample, &work.guess, stream);
-    spar::detail::launch(detail::copy_candidates<T>, detail::take_tile::count(n), detail::take_tile::threads,
-                         sizeof(detail::take_tile::memory), stream, x, n, &work.guess, candidates, plan.room,
-                         &work.count);
+    spar::detail::launch(detail::copy_candidates<T>, detail::marking_tile::count(n), detail::marking_tile::threads,
+                         sizeof(detail::candidates_memory<T>), stream, x, n, detail::marking_tile::rows_of(n),
+                         &work.guess, candidates, plan.room, &work.count);
     values = {x, n, candidates, &work.count, plan.room};
   }
   detail::start_search(values, wanted, &work.in_values, result, stream);

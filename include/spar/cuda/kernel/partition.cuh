@@ -8,7 +8,6 @@
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/search.cuh>
-#include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
@@ -50,15 +49,63 @@ struct differs_from {
   T neutral;
 };
 
+namespace detail {
+
+/// A tile of entries: `rows` rows of one entry per thread, so that loads and stores of a warp are adjacent.
+struct partition_tile {
+  static constexpr unsigned threads = 256, rows = 16, warps = threads / spar::detail::warp_size;
+  static constexpr std::uint64_t values = threads * rows;
+
+  struct memory {
+    std::uint32_t before[rows * warps]; // see `count_marked`
+    spar::detail::block_sum<threads> sums;
+    spar::detail::tiles::block_state state;
+  };
+  static_assert(rows * warps <= threads);
+
+  SPAR_HOST_DEVICE static constexpr std::uint64_t count(std::uint64_t n) { return spar::detail::tiles_of(n, values); }
+};
+
+} // namespace detail
+
 /// The number of words of device memory that `start_partition` needs for n entries.
 inline std::uint64_t partition_words(std::uint64_t n) {
-  return 2 * spar::detail::tiles::words(detail::take_tile::count(n));
+  return 2 * spar::detail::tiles::words(detail::partition_tile::count(n));
 }
 
 namespace detail {
 
+/// Counts marked values of a tile: bit l of `marked[row]` says whether lane l's value of the row is marked. Sets
+/// `shared.before` to the number of marked values before each warp's part of each row, and returns the number in the
+/// tile. Has a barrier at its beginning and none at its end.
+__device__ inline std::uint32_t count_marked(const std::uint32_t (&marked)[partition_tile::rows],
+                                             partition_tile::memory& shared) {
+  using tile = partition_tile;
+  const unsigned thread = threadIdx.x, warp = spar::detail::warp_of_thread();
+  __syncthreads();
+  if (spar::detail::lane_of_thread() == 0) {
+    SPAR_UNROLL
+    for (unsigned row = 0; row < tile::rows; ++row)
+      shared.before[row * tile::warps + warp] = static_cast<std::uint32_t>(__popc(marked[row]));
+  }
+  __syncthreads();
+  std::uint32_t total = 0;
+  const bool counts = thread < tile::rows * tile::warps;
+  const std::uint32_t before = shared.sums.exclusive(counts ? shared.before[thread] : 0, total);
+  if (counts) shared.before[thread] = before;
+  return total;
+}
+
+/// The number of marked values of the tile before this thread's value of a row; after a barrier after `count_marked`.
+__device__ inline std::uint32_t rank_of(const std::uint32_t (&marked)[partition_tile::rows], unsigned row,
+                                        const partition_tile::memory& shared) {
+  const std::uint32_t lower = marked[row] & ((1U << spar::detail::lane_of_thread()) - 1);
+  return shared.before[row * partition_tile::warps + spar::detail::warp_of_thread()] +
+         static_cast<std::uint32_t>(__popc(lower));
+}
+
 struct partition_memory {
-  take_tile::memory tile;
+  partition_tile::memory tile;
   std::uint64_t range[2]; // the part of the list in which the indices of the tile can be
 };
 
@@ -78,10 +125,11 @@ struct partition_part {
   __device__ partition_part(const device_coo<T, Index>& from, std::uint64_t first_index, std::uint64_t first)
       : indices(from.indices == nullptr ? nullptr : from.indices + first), values(from.values + first),
         begin(first_index + first),
-        count(static_cast<unsigned>(from.count - first < take_tile::values ? from.count - first : take_tile::values)) {}
+        count(static_cast<unsigned>(from.count - first < partition_tile::values ? from.count - first
+                                                                                : partition_tile::values)) {}
 
   /// The position in the tile of this thread's entry of a row.
-  __device__ static unsigned at(unsigned row) { return row * take_tile::threads + threadIdx.x; }
+  __device__ static unsigned at(unsigned row) { return row * partition_tile::threads + threadIdx.x; }
   __device__ bool has(unsigned row) const { return at(row) < count; }
   __device__ Index index(unsigned at) const {
     return indices == nullptr ? static_cast<Index>(begin + at) : indices[at];
@@ -91,10 +139,10 @@ struct partition_part {
 /// Marks the entries that `keep` describes: bit l of `found[row]` belongs to lane l's entry of the row. Reads all
 /// values of the tile `number`. `words` belongs to the tiles' ties.
 template <class T, class Index, class Keep>
-__device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (&value)[take_tile::rows],
-                     std::uint32_t (&found)[take_tile::rows], partition_memory& shared, std::uint64_t number,
+__device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (&value)[partition_tile::rows],
+                     std::uint32_t (&found)[partition_tile::rows], partition_memory& shared, std::uint64_t number,
                      std::uint64_t* words) {
-  using tile = take_tile;
+  using tile = partition_tile;
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) value[row] = part.has(row) ? part.values[part.at(row)] : T{};
   if constexpr (std::is_same_v<Keep, differs_from<T>>) {
@@ -132,9 +180,10 @@ __device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (
 
 /// The same for entries whose index is in a list. Reads all indices of the tile.
 template <class T, class Index>
-__device__ void mark(const partition_part<T, Index>& part, const listed<Index>& keep, Index (&index)[take_tile::rows],
-                     std::uint32_t (&found)[take_tile::rows], partition_memory& shared) {
-  using tile = take_tile;
+__device__ void mark(const partition_part<T, Index>& part, const listed<Index>& keep,
+                     Index (&index)[partition_tile::rows], std::uint32_t (&found)[partition_tile::rows],
+                     partition_memory& shared) {
+  using tile = partition_tile;
   // Two warps search for the ends of the range at the same time.
   if (threadIdx.x % spar::detail::warp_size == 0 && threadIdx.x / spar::detail::warp_size < 2) {
     const bool is_end = threadIdx.x != 0;
@@ -161,10 +210,10 @@ __device__ void mark(const partition_part<T, Index>& part, const listed<Index>& 
 
 /// Each block divides the entries of a tile. `words` belongs to the tiles; those of the tiles' ties follow.
 template <class T, class Index, class Keep>
-__global__ void __launch_bounds__(take_tile::threads, partition_blocks<T, Index>)
+__global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, Index>)
     partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, Index* kept_i, T* kept_v, Index* other_i,
               T* other_v, std::uint64_t* kept, std::uint64_t* words) {
-  using tile = take_tile;
+  using tile = partition_tile;
   auto& shared = spar::detail::block_memory<partition_memory>();
   const spar::detail::tiles all(words);
   const std::uint64_t blocks = tile::count(from.count), number = all.take(shared.tile.state);
@@ -221,9 +270,9 @@ void start_partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, 
                      std::type_identity_t<Index>* other_i, std::type_identity_t<T>* other_v, std::uint64_t* kept,
                      std::uint64_t* words, cudaStream_t stream) {
   spar::detail::clear(words, partition_words(from.count) * sizeof(std::uint64_t), stream);
-  spar::detail::launch(detail::partition<T, Index, Keep>, detail::take_tile::count(from.count),
-                       detail::take_tile::threads, sizeof(detail::partition_memory), stream, from, begin, keep, kept_i,
-                       kept_v, other_i, other_v, kept, words);
+  spar::detail::launch(detail::partition<T, Index, Keep>, detail::partition_tile::count(from.count),
+                       detail::partition_tile::threads, sizeof(detail::partition_memory), stream, from, begin, keep,
+                       kept_i, kept_v, other_i, other_v, kept, words);
 }
 
 } // namespace spar::kernel

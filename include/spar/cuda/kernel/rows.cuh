@@ -25,6 +25,13 @@ __device__ void for_rows(std::uint64_t n, F f) {
   }
 }
 
+/// This thread's position in a row of the block's tile of n > 0 values, or the last one beyond the end. For kernels
+/// that only read: without a condition around them, all rows are read at the same time.
+__device__ inline std::uint64_t row_position(unsigned row, std::uint64_t n) {
+  const std::uint64_t at = blockIdx.x * row_tile::values + row * row_tile::threads + threadIdx.x;
+  return at < n ? at : n - 1;
+}
+
 /// Starts a kernel whose blocks call `for_rows(n, ...)`. Starts nothing if n is 0.
 template <class... Parameters, class... Arguments>
 void launch_rows(void (*kernel)(Parameters...), std::uint64_t n, cudaStream_t stream, Arguments... arguments) {

@@ -52,11 +52,21 @@ template <class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     check_indices(const Index* indices, std::uint64_t count, std::uint64_t begin, std::uint64_t end,
                   std::uint32_t* bad) {
-  spar::detail::for_rows(count, [&](std::uint64_t e) {
-    const Index index = indices[e];
-    const bool ascends = e == 0 || indices[e - 1] < index;
-    if (!ascends || index < begin || index >= end) *bad = 1; // all threads write the same value
-  });
+  constexpr unsigned rows = spar::detail::row_tile::rows;
+  Index index[rows], before[rows];
+  SPAR_UNROLL
+  for (unsigned row = 0; row < rows; ++row) {
+    const std::uint64_t e = spar::detail::row_position(row, count);
+    index[row] = indices[e];
+    before[row] = indices[e == 0 ? 0 : e - 1];
+  }
+  bool any = false;
+  SPAR_UNROLL
+  for (unsigned row = 0; row < rows; ++row) {
+    const bool ascends = before[row] < index[row] || spar::detail::row_position(row, count) == 0;
+    any = any || !ascends || index[row] < begin || index[row] >= end;
+  }
+  if (any) *bad = 1; // all threads write the same value
 }
 
 /// The blocks of `count_reached`. Each block counts the values of every `gridDim.x`-th tile of rows.
@@ -80,8 +90,9 @@ __global__ void __launch_bounds__(probe_grid::threads)
   using grid = probe_grid;
   static_assert(grid::warps * grid::bins == grid::threads);
   auto& shared = spar::detail::block_memory<grid::memory<T>>();
+  constexpr auto unreached = static_cast<magnitude<T>>(-1); // almost: the largest magnitude may be this one
   const unsigned thread = threadIdx.x, warp = spar::detail::warp_of_thread();
-  if (thread < grid::probes) shared.probe[thread] = probes.probe[thread];
+  if (thread < grid::probes) shared.probe[thread] = thread < probes.count ? probes.probe[thread] : unreached;
   shared.reached[thread / grid::bins][thread % grid::bins] = 0;
   __syncthreads();
   for (std::uint64_t tile = blockIdx.x; tile * grid::values < n; tile += gridDim.x) {
@@ -94,15 +105,15 @@ __global__ void __launch_bounds__(probe_grid::threads)
     }
     SPAR_UNROLL
     for (unsigned row = 0; row < grid::rows; ++row) {
-      if (first + row * grid::threads >= n) break;
       const magnitude<T> m = magnitude_of(value[row]);
       unsigned below = 0; // probes that the value reaches
       SPAR_UNROLL
       for (unsigned step = grid::bins / 2; step > 0; step /= 2) {
         const unsigned next = below + step - 1;
-        if (next < probes.count && shared.probe[next] <= m) below += step;
+        if (shared.probe[next] <= m) below += step;
       }
-      atomicAdd(&shared.reached[warp][below], 1U);
+      below = below < probes.count ? below : probes.count;
+      if (first + row * grid::threads < n) atomicAdd(&shared.reached[warp][below], 1U);
     }
   }
   __syncthreads();

@@ -6,6 +6,7 @@
 #include <spar/core/element.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
+#include <spar/cuda/kernel/marked.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
@@ -16,134 +17,123 @@
 
 namespace spar::kernel {
 
-namespace detail {
-
-/// A tile of a vector: `rows` rows of one value per thread, so that loads and stores of a warp are adjacent.
-struct take_tile {
-  static constexpr unsigned threads = 256, rows = 16, warps = threads / spar::detail::warp_size;
-  static constexpr std::uint64_t values = threads * rows;
-
-  struct memory {
-    std::uint32_t before[rows * warps]; // see `count_marked`
-    spar::detail::block_sum<threads> sums;
-    spar::detail::tiles::block_state state;
-  };
-  static_assert(rows * warps <= threads);
-
-  SPAR_HOST_DEVICE static constexpr std::uint64_t count(std::uint64_t n) { return spar::detail::tiles_of(n, values); }
-};
-
-} // namespace detail
-
 /// The number of words of device memory that `start_take_at_least` and `start_take_largest` need for n values.
-inline std::uint64_t take_words(std::uint64_t n) { return 2 * spar::detail::tiles::words(detail::take_tile::count(n)); }
+inline std::uint64_t take_words(std::uint64_t n) {
+  return 2 * spar::detail::tiles::words(detail::marking_tile::count(n));
+}
 
 namespace detail {
 
-/// Counts marked values of a tile: bit l of `marked[row]` says whether lane l's value of the row is marked. Sets
-/// `shared.before` to the number of marked values before each warp's part of each row, and returns the number in the
-/// tile. Has a barrier at its beginning and none at its end.
-__device__ inline std::uint32_t count_marked(const std::uint32_t (&marked)[take_tile::rows],
-                                             take_tile::memory& shared) {
-  using tile = take_tile;
-  const unsigned thread = threadIdx.x, warp = spar::detail::warp_of_thread();
-  __syncthreads();
-  if (spar::detail::lane_of_thread() == 0) {
-    SPAR_UNROLL
-    for (unsigned row = 0; row < tile::rows; ++row)
-      shared.before[row * tile::warps + warp] = static_cast<std::uint32_t>(__popc(marked[row]));
-  }
-  __syncthreads();
-  std::uint32_t total = 0;
-  const bool counts = thread < tile::rows * tile::warps;
-  const std::uint32_t before = shared.sums.exclusive(counts ? shared.before[thread] : 0, total);
-  if (counts) shared.before[thread] = before;
-  return total;
-}
-
-/// The number of marked values of the tile before this thread's value of a row; after a barrier after `count_marked`.
-__device__ inline std::uint32_t rank_of(const std::uint32_t (&marked)[take_tile::rows], unsigned row,
-                                        const take_tile::memory& shared) {
-  const std::uint32_t lower = marked[row] & ((1U << spar::detail::lane_of_thread()) - 1);
-  return shared.before[row * take_tile::warps + spar::detail::warp_of_thread()] +
-         static_cast<std::uint32_t>(__popc(lower));
-}
+template <class T>
+struct take_memory {
+  marked_values<T> marked[marking_tile::warps];
+  spar::detail::block_sum<marking_tile::threads> sums, tie_sums;
+  spar::detail::tiles::block_state state;
+  std::uint64_t ties_before;
+};
 
 /// Each block moves the entries of a tile, and writes the other values to `rest`, which may be `x`. A value of `added`,
 /// if not null, is added to the value of `x` first. Takes the values that `by` describes: a magnitude that they reach,
-/// or a pointer to a cut. `words` belongs to the tiles; those of the tiles' ties follow.
+/// or a pointer to a cut; by a cut, `rest` is `x`, and `added` null. `words` belongs to the tiles; those of the tiles'
+/// ties follow.
 template <class T, class Index, class By>
-__global__ void __launch_bounds__(take_tile::threads)
-    take(const T* added, const T* x, T* rest, std::uint64_t n, By by, std::uint64_t begin, Index* out_i, T* out_v,
-         std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
+__global__ void __launch_bounds__(marking_tile::threads, sizeof(T) > 4 ? 5 : 6)
+    take(const T* added, const T* x, T* rest, std::uint64_t n, unsigned rows, By by, std::uint64_t begin, Index* out_i,
+         T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
   constexpr bool by_cut = std::is_pointer_v<By>; // to a cut
   magnitude<T> threshold;
-  if constexpr (by_cut)
+  bool counts_ties = false;    // only the first ties are taken; none from the empty cut
+  std::uint64_t most_ties = 0; // if ties are counted
+  if constexpr (by_cut) {
     threshold = by->threshold;
-  else
+    most_ties = by->ties;
+    counts_ties = most_ties < by->equal || by->count == 0;
+  } else {
     threshold = by;
-  using tile = take_tile;
-  auto& shared = spar::detail::block_memory<tile::memory>();
-  const std::uint64_t blocks = tile::count(n);
+  }
+  auto& shared = spar::detail::block_memory<take_memory<T>>();
   const spar::detail::tiles all(words);
   const std::uint64_t number = all.take(shared.state);
-  const unsigned lane = spar::detail::lane_of_thread();
-  const std::uint64_t first = number * tile::values + threadIdx.x;
+  const unsigned warp = spar::detail::warp_of_thread();
+  auto& marked = shared.marked[warp];
 
-  T value[tile::rows];
-  std::uint32_t found[tile::rows]; // bit l: whether lane l's value of the row is taken
-  SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) {
-    const std::uint64_t at = first + row * tile::threads;
-    value[row] = at < n ? x[at] : T{};
-    if (added != nullptr && at < n) value[row] = static_cast<T>(value[row] + added[at]);
-    found[row] = __ballot_sync(spar::detail::whole_warp, at < n && magnitude_of(value[row]) >= threshold);
-  }
-  if constexpr (by_cut) {
-    if (by->ties < by->equal || by->count == 0) { // takes only the first ties; none from the empty cut
-      std::uint32_t ties[tile::rows];
-      SPAR_UNROLL
-      for (unsigned row = 0; row < tile::rows; ++row) {
-        const bool in = first + row * tile::threads < n;
-        ties[row] = __ballot_sync(spar::detail::whole_warp, in && magnitude_of(value[row]) == threshold);
-      }
-      const std::uint32_t total = count_marked(ties, shared);
-      const std::uint64_t base = spar::detail::tiles(words + blocks + 1).outputs_before(number, total, shared.state);
-      SPAR_UNROLL
-      for (unsigned row = 0; row < tile::rows; ++row) {
-        const bool too_late = (ties[row] >> lane & 1U) != 0 && base + rank_of(ties, row, shared) >= by->ties;
-        found[row] &= ~__ballot_sync(spar::detail::whole_warp, too_late);
-      }
+  const bool adds = !by_cut && added != nullptr, writes_all = !by_cut && (adds || rest != x);
+  const marking_part part(n, number, rows);
+  const auto read = [&](unsigned at, T(&values)[marking_tile::rows_at_once]) {
+    part.read(x, at, values);
+    if (adds) {
+      T more[marking_tile::rows_at_once];
+      part.read(added, at, more);
+      for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = static_cast<T>(values[r] + more[r]);
     }
-  }
-  const std::uint32_t total = count_marked(found, shared);
-  const std::uint64_t base = all.outputs_before(number, total, shared.state); // has a barrier
+  };
+  // Values that shared memory keeps leave the vector at once, while the cache still has their sectors.
+  const auto write = [&](unsigned at, const T(&values)[marking_tile::rows_at_once], unsigned kept) {
+    if (!writes_all && kept == 0) return;
+    part.for_rows(rest, at, [&](unsigned r, T& value) {
+      if (writes_all || (kept >> r & 1U) != 0) value = values[r];
+    });
+  };
+  const std::uint32_t found = marked.find(rows, threshold, read, write);
 
-  const bool writes_all = rest != x || added != nullptr;
-  SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) {
-    const std::uint64_t at = first + row * tile::threads;
-    if (at >= n) break;
-    bool taken = false;
-    if ((found[row] >> lane & 1U) != 0) {
-      const std::uint64_t to = base + rank_of(found, row, shared);
-      taken = to < room; // what has no room stays
-      if (taken) {
-        out_i[to] = static_cast<Index>(begin + at);
-        out_v[to] = value[row];
-      }
-    }
-    if (taken || writes_all) rest[at] = taken ? T{} : value[row];
+  const auto read_left = [&](unsigned at) { return rest[part.first + at]; };
+
+  // Taken are all marked values that are no ties, and the first ties.
+  std::uint32_t ties = 0;
+  if (counts_ties) {
+    __syncthreads();
+    marked.for_each(rows, found, read_left, [&](bool has, unsigned, T value, bool) {
+      ties += has && magnitude_of(value) == threshold ? 1 : 0;
+    });
+    ties = spar::detail::warp_sum(ties);
   }
-  if (number + 1 == blocks && threadIdx.x == 0) *count = base + total;
+  std::uint32_t total = 0, total_ties = 0;
+  std::uint64_t to = shared.sums.exclusive_of_warps(found - ties, total), tie = 0;
+  if (counts_ties) tie = shared.tie_sums.exclusive_of_warps(ties, total_ties);
+  if (warp == 0) {
+    const std::uint64_t before = all.look_back(number, total);
+    if (threadIdx.x == 0) shared.state.before = before;
+  } else if (warp == 1 && counts_ties) {
+    const std::uint64_t before = spar::detail::tiles(words + gridDim.x + 1).look_back(number, total_ties);
+    if (spar::detail::lane_of_thread() == 0) shared.ties_before = before;
+  }
+  __syncthreads();
+  to += shared.state.before;
+  if (counts_ties) {
+    tie += shared.ties_before;
+    to += tie < most_ties ? tie : most_ties;
+  }
+
+  const auto move = [&](bool has, unsigned at, T value, bool is_kept) {
+    const unsigned lane = spar::detail::lane_of_thread();
+    bool is_taken = has;
+    if (counts_ties) {
+      const std::uint32_t equal = __ballot_sync(spar::detail::whole_warp, has && magnitude_of(value) == threshold);
+      const std::uint64_t own = tie + marked.marks_below(equal, lane);
+      if ((equal >> lane & 1U) != 0 && own >= most_ties) is_taken = false;
+      tie += static_cast<std::uint32_t>(__popc(equal));
+    }
+    const std::uint32_t taken = __ballot_sync(spar::detail::whole_warp, is_taken);
+    const std::uint64_t own = to + marked.marks_below(taken, lane);
+    to += static_cast<std::uint32_t>(__popc(taken));
+    is_taken = is_taken && own < room; // what has no room stays
+    if (is_taken) {
+      out_i[own] = static_cast<Index>(begin + part.first + at);
+      out_v[own] = value;
+    }
+    if (has && is_taken != is_kept) rest[part.first + at] = is_taken ? T{} : value;
+  };
+  marked.for_each(rows, found, read_left, move);
+  if (number + 1 == gridDim.x && threadIdx.x == marking_tile::threads - 1) *count = to; // by the last warp
 }
 
 template <class T, class Index, class By>
 void start_take(const T* added, const T* x, T* rest, std::uint64_t n, By by, std::uint64_t begin, Index* out_i,
                 T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
   spar::detail::clear(words, take_words(n) * sizeof(std::uint64_t), stream);
-  spar::detail::launch(take<T, Index, By>, take_tile::count(n), take_tile::threads, sizeof(take_tile::memory), stream,
-                       added, x, rest, n, by, begin, out_i, out_v, room, count, words);
+  spar::detail::launch(take<T, Index, By>, marking_tile::count(n), marking_tile::threads, sizeof(take_memory<T>),
+                       stream, added, x, rest, n, marking_tile::rows_of(n), by, begin, out_i, out_v, room, count,
+                       words);
 }
 
 } // namespace detail

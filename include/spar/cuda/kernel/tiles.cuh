@@ -51,29 +51,43 @@ class tiles {
     return shared.before;
   }
 
- private:
-  static constexpr std::uint64_t nothing = 0, own = 1, through = 2; // what a word counts: the tile's own outputs, or
-                                                                    // those of the tile and of all tiles before it
-
+  /// The same for one warp, all of whose lanes must call it.
   __device__ std::uint64_t look_back(std::uint64_t tile, std::uint64_t outputs) const {
     const unsigned lane = lane_of_thread();
     if (lane == 0) word(tile) = outputs << 2 | (tile == 0 ? through : own);
+    // Each lane reads the words of `words_per_lane` tiles at the same time: lane 0 that of the tile just before, lane
+    // 31 that of the tile 32 before, and so on. Counts can move on only so many tiles per latency of the memory.
     std::uint64_t before = 0;
-    // Each lane reads the word of another tile: lane 0 that of the tile just before, lane 31 the furthest.
-    for (std::uint64_t end = tile; end > 0; end -= end < warp_size ? end : warp_size) {
-      std::uint64_t seen = through; // lanes beyond the first tile count nothing
-      if (lane < end) {
-        while (seen = word(end - 1 - lane), (seen & 3) == nothing) spin();
+    bool complete = false;
+    for (std::uint64_t end = tile; !complete && end > 0; end -= end < tiles_at_once ? end : tiles_at_once) {
+      std::uint64_t seen[words_per_lane];
+      SPAR_UNROLL
+      for (unsigned w = 0; w < words_per_lane; ++w) {
+        const unsigned back = w * warp_size + lane;
+        seen[w] = back < end ? word(end - 1 - back) : through; // beyond the first tile, nothing counts
       }
-      const std::uint32_t complete = __ballot_sync(whole_warp, (seen & 3) == through);
-      const unsigned last =
-          complete == 0 ? warp_size - 1 : static_cast<unsigned>(__ffs(static_cast<int>(complete))) - 1;
-      before += warp_sum<std::uint64_t>(lane <= last ? seen >> 2 : 0);
-      if (complete != 0) break;
+      SPAR_UNROLL
+      for (unsigned w = 0; w < words_per_lane; ++w) {
+        if (complete) break;
+        while ((seen[w] & 3) == nothing) {
+          spin();
+          seen[w] = word(end - 1 - (w * warp_size + lane));
+        }
+        const std::uint32_t stops = __ballot_sync(whole_warp, (seen[w] & 3) == through);
+        complete = stops != 0;
+        const unsigned last = complete ? static_cast<unsigned>(__ffs(static_cast<int>(stops))) - 1 : warp_size - 1;
+        if (lane <= last) before += seen[w] >> 2;
+      }
     }
+    before = warp_sum(before);
     if (lane == 0 && tile > 0) word(tile) = (before + outputs) << 2 | through;
     return before;
   }
+
+ private:
+  static constexpr std::uint64_t nothing = 0, own = 1, through = 2; // what a word counts: the tile's own outputs, or
+                                                                    // those of the tile and of all tiles before it
+  static constexpr unsigned words_per_lane = 4, tiles_at_once = words_per_lane * warp_size;
 
   // Volatile: each read must see what another block has written by then.
   __device__ volatile unsigned long long& word(std::uint64_t tile) const { return words_[tile + 1]; }

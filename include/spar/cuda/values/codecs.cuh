@@ -13,7 +13,8 @@
 namespace spar::detail {
 
 /// The kernels of a block codec, with the bytes and values of the host; a codec without a specialisation has none.
-/// `encode` and `decode` put their work into a stream. `refuses` is a function object on the device, which says whether
+/// `encode` and `decode` put their work into a stream. `together` is the number of values whose encoding depends on no
+/// others, from each multiple of this number on. `refuses` is a function object on the device, which says whether
 /// the codec cannot encode a block with a value; a codec without it can encode all values. `refuse` is called on the
 /// host if there is such a value, and throws if the codec's `carries` would.
 template <class Codec>
@@ -31,6 +32,7 @@ struct device_codec<storage::short_float<Code>> {
   static void decode(const codec&, const std::byte* in, std::span<T> out, cudaStream_t stream) {
     kernel::start_decode_short<Code>(reinterpret_cast<const std::uint16_t*>(in), out.size(), out.data(), stream);
   }
+  static std::uint64_t together(const codec&) noexcept { return 1; }
   struct refuses {
     template <class T>
     __device__ bool operator()(T value) const {
@@ -53,6 +55,7 @@ struct device_codec<storage::qsgd<Bits>> {
   static void decode(const codec& by, const std::byte* in, std::span<T> out, cudaStream_t stream) {
     kernel::start_qsgd_decode<Bits>(in, out.size(), by.bucket, out.data(), stream);
   }
+  static std::uint64_t together(const codec& by) noexcept { return by.bucket; }
 };
 
 /// Whether values of type T can be encoded by `Codec` on a device.

@@ -25,6 +25,7 @@ struct device_codec<storage::dense> {
   static void decode(const storage::dense&, const std::byte* in, std::span<T> out, cudaStream_t stream) {
     start_copy(reinterpret_cast<std::byte*>(out.data()), in, out.size_bytes(), cudaMemcpyDeviceToDevice, stream);
   }
+  static std::uint64_t together(const storage::dense&) noexcept { return 1; }
 };
 
 template <>

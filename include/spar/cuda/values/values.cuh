@@ -50,6 +50,15 @@ class device_values {
   void decode(const Codec& codec, std::span<const std::byte> in, std::span<T> out) const {
     device_codec<Codec>::decode(codec, in.data(), out, stream());
   }
+  /// The number of values of type T that `codec` encodes together (see `device_codec`).
+  template <class T, class Codec>
+  [[nodiscard]] static std::uint64_t together(const Codec& codec) {
+    const auto of = []<class Its>(const Its& its) { return device_codec<Its>::together(its); };
+    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, of); })
+      return device_codec<Codec>::template visit<T>(codec, of);
+    else
+      return of(codec);
+  }
 
  private:
   device_stream order_;

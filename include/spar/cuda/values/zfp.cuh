@@ -24,6 +24,7 @@ struct device_codec<storage::zfp> {
   static void decode(const storage::zfp& by, const std::byte* in, std::span<T> out, cudaStream_t stream) {
     kernel::start_zfp_decode(reinterpret_cast<const std::uint32_t*>(in), out.size(), bits(by), out.data(), stream);
   }
+  static std::uint64_t together(const storage::zfp&) noexcept { return 4; }
   template <class T>
   static constexpr T most = std::numeric_limits<T>::max() / 8;
   struct refuses {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Encodes blocks of a dense vector piece by piece, in one message for each piece or, between devices, for each block.
+#pragma once
+
+#include <spar/collective/local/answer.hpp>
+#include <spar/collective/local/values.hpp>
+#include <spar/collective/wire/block_coder.hpp>
+#include <spar/core/index_range.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/residual_view.hpp>
+#include <spar/storage/wire.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+/// A `block_coder` of blocks that consist of pieces of `piece` values. The codec encodes or refuses each piece alone. A
+/// message has a piece, so that its transfer overlaps with the coding of others. Among devices that read each other's
+/// memory, where there is no transfer and each message takes as long as the work on a large piece, a message has a
+/// whole block, with the same decoded values.
+template <transport Net, class Codec>
+class piece_coder : public block_coder<Net, Codec> {
+ public:
+  piece_coder(channel<Net> net, const Codec& codec, std::uint64_t piece) noexcept
+      : piece_coder::block_coder(net, codec), net_(net), codec_(&codec), piece_(piece) {}
+  piece_coder(channel<Net> net, Codec&& codec, std::uint64_t piece) = delete;
+
+  /// The greatest number of values in a message; the same on all ranks. Throws `invalid_argument` for invalid options
+  /// of the codec.
+  template <element T>
+  [[nodiscard]] std::uint64_t message_values() const {
+    if constexpr (values_on_device<Net>) {
+      (void)codec_->template encoded_bytes<T>(1);
+      // The encoding of a piece must be the same wherever in a block it is.
+      if (net_.net().lends() && piece_ % net_.net().values().template together<T>(*codec_) == 0)
+        return std::numeric_limits<std::uint64_t>::max();
+    }
+    return piece_;
+  }
+
+  /// Like `block_coder::message`, for `values` of one message. If the codec refuses a piece of several, the message has
+  /// plain values: those of the other pieces are rounded as if they had been encoded, and the rounding errors are added
+  /// to `residual`, unless it is empty.
+  template <element T>
+  local::answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
+                                      buffer<std::byte>& room, [[maybe_unused]] residual_view<T> residual) const {
+    if constexpr (values_on_device<Net>) {
+      if (values.size() > piece_) return block_message(net_, *this, values, first, step, &room, residual);
+    }
+    return block_coder<Net, Codec>::message(values, first, step, room);
+  }
+
+ private:
+  using block_coder<Net, Codec>::message;
+
+  template <element T>
+  static task<payload> block_message(channel<Net> net, piece_coder coder, std::span<const T> values,
+                                     std::uint64_t first, std::uint64_t step, buffer<std::byte>* room,
+                                     residual_view<T> residual) {
+    (void)net; // a parameter only because its scheduler resumes this coroutine
+    const bool all = co_await coder.carries(values);
+    const payload whole = coder.message(all, values, first, step, *room);
+    if (all) co_return whole;
+    const std::span<T> rounded(reinterpret_cast<T*>(room->data()), values.size());
+    buffer<std::byte> encoded;
+    for (std::size_t at = 0; at < values.size(); at += coder.piece_) {
+      const std::size_t size = std::min<std::size_t>(coder.piece_, values.size() - at);
+      const std::span<const T> piece = values.subspan(at, size);
+      const bool carried = co_await coder.carries(piece);
+      if (!carried) continue;
+      const payload one = coder.message(true, piece, first + at, step, encoded);
+      coder.decode(one, rounded.subspan(at, size));
+      if (!residual.empty()) residual.add_error(first + at, piece, std::as_const(rounded).data() + at);
+    }
+    co_return whole;
+  }
+
+  channel<Net> net_;
+  const Codec* codec_;
+  std::uint64_t piece_;
+};
+
+} // namespace spar
