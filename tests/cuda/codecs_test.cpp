@@ -2,8 +2,10 @@
 // The kernels that encode and decode values, on the host, against the host's own codecs.
 #include "kernel_test.hpp"
 
+#include <spar/core/op.hpp>
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
+#include <spar/storage/codec.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 
@@ -122,13 +124,19 @@ void compare_short(std::size_t n, std::uint64_t seed, bool special) {
   }
   vector<std::uint16_t> expected(n), got(n, 7);
   for (std::size_t i = 0; i < n; ++i) expected[i] = Code::encode(static_cast<float>(x[i]));
-  spar::kernel::start_encode_short<Code>(x.data(), n, got.data(), nullptr);
+  std::uint32_t refused = 0;
+  spar::kernel::start_encode_short<Code>(x.data(), n, got.data(), nullptr, &refused);
   kernel_test::finish();
   EXPECT_EQ(got, expected) << n;
+  EXPECT_EQ(refused == 0, spar::storage::short_float<Code>::carries(std::span<const T>(x.data(), n)));
   vector<T> decoded(n), again(n, T(8));
   for (std::size_t i = 0; i < n; ++i) decoded[i] = static_cast<T>(Code::decode(expected[i]));
   spar::kernel::start_decode_short<Code>(got.data(), n, again.data(), nullptr);
   kernel_test::finish();
+  EXPECT_TRUE(same_bits(decoded, again)) << n;
+  spar::kernel::start_reduce_short<Code>(got.data(), n, again.data(), spar::sum{}, nullptr);
+  kernel_test::finish();
+  for (T& value : decoded) value = spar::sum{}(value, value);
   EXPECT_TRUE(same_bits(decoded, again)) << n;
 }
 

@@ -115,8 +115,9 @@ SPAR_INSTANTIATE_QSGD(8, float)
 SPAR_INSTANTIATE_QSGD(8, double)
 
 #define SPAR_INSTANTIATE_SHORT(Code, T)                                                                                \
-  template void start_encode_short<Code, T>(const T*, std::uint64_t, std::uint16_t*, cudaStream_t);                    \
-  template void start_decode_short<Code, T>(const std::uint16_t*, std::uint64_t, T*, cudaStream_t);
+  template void start_encode_short<Code, T>(const T*, std::uint64_t, std::uint16_t*, cudaStream_t, std::uint32_t*);    \
+  template void start_decode_short<Code, T>(const std::uint16_t*, std::uint64_t, T*, cudaStream_t);                    \
+  template void start_reduce_short<Code, T>(const std::uint16_t*, std::uint64_t, T*, sum, cudaStream_t);
 
 SPAR_INSTANTIATE_SHORT(bfloat16_code, float)
 SPAR_INSTANTIATE_SHORT(half_code, float)

@@ -64,8 +64,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
         message = coder.template arrived<T>(*came, range.size());
       }
       if (hop > 0 && hop < p) {
-        coder.decode(message, scratch.span().first(range.size()));
-        local::reduce_left(net, mine, std::as_const(scratch).data(), op);
+        coder.reduce_left(message, mine, op, scratch.span());
         net.compute(mine.size());
       }
       if (hop < last) {

@@ -59,17 +59,18 @@ class block_coder {
   template <element T>
   local::answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
                                       buffer<std::byte>& room) const {
-    return local::then(net_, carries(values), [coder = *this, values, first, step, &room](bool carried) {
-      return coder.message(carried, values, first, step, room);
-    });
+    if constexpr (values_on_device<Net>)
+      return device_message(net_, *this, values, first, step, &room);
+    else
+      return local::ready<payload>::from(
+          [&] { return message(carries(values).await_resume(), values, first, step, room); });
   }
   /// The same, if `carries(values)` has answered `carried`.
   template <element T>
   payload message(bool carried, std::span<const T> values, std::uint64_t first, std::uint64_t step,
                   buffer<std::byte>& room) const {
     const std::size_t bytes = carried ? codec_->template encoded_bytes<T>(values.size()) : values.size_bytes();
-    if (room.size() < bytes) room = buffer<std::byte>(net_.value_memory(), bytes);
-    const std::span<std::byte> out = room.span().first(bytes);
+    const std::span<std::byte> out = room_for(bytes, room);
     if (carried)
       timed_encode(values, first, out, step);
     else
@@ -80,9 +81,9 @@ class block_coder {
   /// this rank can forward the message after its receive buffer is reused.
   payload pass_on(const payload& came, buffer<std::byte>& room) const {
     const auto bytes = came.pieces[0];
-    if (room.size() < bytes.size()) room = buffer<std::byte>(net_.value_memory(), bytes.size());
+    const std::span<const std::byte> out = room_for(bytes.size(), room);
     local::copy(net_, room.data(), bytes);
-    return {came.format, came.count, {std::as_const(room).span().first(bytes.size())}};
+    return {came.format, came.count, {out}};
   }
 
   /// Returns the payload of the received message `in`. Throws `corrupt_message` unless the payload contains `values`
@@ -107,6 +108,24 @@ class block_coder {
                               " values in ", expected, " bytes with the storage ", std::string(Codec::name)});
     }
     return came;
+  }
+
+  /// Replaces `values` by op(decoded, value), where `decoded` are the values of `message`; `scratch` must be at least
+  /// as long.
+  template <element T, reduction<T> Op>
+  void reduce_left(const payload& message, std::span<T> values, Op op, std::span<T> scratch) const {
+    if constexpr (values_on_device<Net>) {
+      if (message.format == wire_format::encoded) {
+        const double start = net_.net().now();
+        if (net_.net().values().reduce_left(*codec_, message.pieces[0], values, op)) {
+          compute<T>(values.size());
+          return net_.note_decompression(net_.net().now() - start);
+        }
+      }
+    }
+    const std::span<T> decoded = scratch.first(values.size());
+    decode(message, decoded);
+    local::reduce_left(net_, values, std::as_const(decoded).data(), op);
   }
 
   template <element T>
@@ -155,6 +174,30 @@ class block_coder {
     }
     co_return false; // never: without it, nvcc warns of a coroutine that may return nothing
   }
+  template <element T>
+  static task<bool> encode_on_device(channel<Net> net, Codec codec, std::span<const T> values, std::byte* out,
+                                     block_position at) {
+    try {
+      co_return co_await net.net().streams().encode(codec, values, out, at);
+    } catch (...) {
+      abort_and_rethrow(net.net());
+    }
+    co_return false; // never, as above
+  }
+  /// Encodes the values while the device finds out whether the codec can.
+  template <element T>
+  static task<payload> device_message(channel<Net> net, block_coder coder, std::span<const T> values,
+                                      std::uint64_t first, std::uint64_t step, buffer<std::byte>* room) {
+    const std::span<std::byte> out = coder.room_for(coder.codec_->template encoded_bytes<T>(values.size()), *room);
+    const double start = net.net().now();
+    auto encoding =
+        encode_on_device(net, *coder.codec_, values, out.data(), block_position{coder.call_of(step), first});
+    coder.template compute<T>(values.size());
+    net.note_compression(net.net().now() - start);
+    const bool carried = co_await std::move(encoding);
+    if (!carried) co_return coder.message(false, values, first, step, *room);
+    co_return payload{wire_format::encoded, values.size(), {std::span<const std::byte>(out)}};
+  }
   [[noreturn, gnu::cold]] void refuse(std::size_t values, std::uint64_t first) const {
     or_tell([&] {
       raise<invalid_argument>(
@@ -175,14 +218,22 @@ class block_coder {
   void timed_encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out,
                     std::uint64_t step) const {
     const double start = net_.net().now();
-    const std::uint64_t call =
-        step == 0 ? net_.sequence() : detail::splitmix_finalize(net_.sequence() + detail::splitmix_finalize(step));
+    const std::uint64_t call = call_of(step);
     if constexpr (values_on_device<Net>)
       net_.net().values().encode(*codec_, values, out, block_position{call, first});
     else
       codec_->encode(values, out, block_position{call, first});
     compute<T>(values.size());
     net_.note_compression(net_.net().now() - start);
+  }
+  /// The number of the call that a codec gets for `step`.
+  [[nodiscard]] std::uint64_t call_of(std::uint64_t step) const noexcept {
+    return step == 0 ? net_.sequence() : detail::splitmix_finalize(net_.sequence() + detail::splitmix_finalize(step));
+  }
+  /// Makes room for `bytes` bytes.
+  std::span<std::byte> room_for(std::size_t bytes, buffer<std::byte>& room) const {
+    if (room.size() < bytes) room = buffer<std::byte>(net_.value_memory(), bytes);
+    return room.span().first(bytes);
   }
   template <element T>
   void compute(std::size_t values) const {

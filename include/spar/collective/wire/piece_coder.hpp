@@ -65,9 +65,9 @@ class piece_coder : public block_coder<Net, Codec> {
                                      std::uint64_t first, std::uint64_t step, buffer<std::byte>* room,
                                      residual_view<T> residual) {
     (void)net; // a parameter only because its scheduler resumes this coroutine
-    const bool all = co_await coder.carries(values);
-    const payload whole = coder.message(all, values, first, step, *room);
-    if (all) co_return whole;
+    auto encoding = static_cast<const block_coder<Net, Codec>&>(coder).message(values, first, step, *room);
+    const payload whole = co_await std::move(encoding);
+    if (whole.format == wire_format::encoded) co_return whole;
     const std::span<T> rounded(reinterpret_cast<T*>(room->data()), values.size());
     buffer<std::byte> encoded;
     for (std::size_t at = 0; at < values.size(); at += coder.piece_) {

@@ -13,31 +13,58 @@
 
 namespace spar::kernel {
 
+/// Whether a value is finite, but its encoding is not.
+template <class Code>
+struct becomes_infinite {
+  template <class T>
+  __device__ bool operator()(T value) const {
+    const T magnitude = value < 0 ? -value : value;
+    return value - value == 0 && !(static_cast<float>(magnitude) < Code::limit);
+  }
+};
+
 namespace detail {
 
 template <class Code, class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    encode_short(const T* x, std::uint64_t n, std::uint16_t* out) {
-  spar::detail::for_rows(n, [&](std::uint64_t at) { out[at] = Code::encode(static_cast<float>(x[at])); });
+    encode_short(const T* x, std::uint64_t n, std::uint16_t* out, std::uint32_t* refused) {
+  spar::detail::for_rows(n, [&](std::uint64_t at) {
+    const T value = x[at];
+    out[at] = Code::encode(static_cast<float>(value));
+    if (refused != nullptr && becomes_infinite<Code>{}(value)) *refused = 1; // all threads write the same value
+  });
 }
 template <class Code, class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     decode_short(const std::uint16_t* in, std::uint64_t n, T* out) {
   spar::detail::for_rows(n, [&](std::uint64_t at) { out[at] = static_cast<T>(Code::decode(in[at])); });
 }
+template <class Code, class T, class Op>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    reduce_short(const std::uint16_t* left, std::uint64_t n, T* inout, Op op) {
+  spar::detail::for_rows(n,
+                         [&](std::uint64_t at) { inout[at] = op(static_cast<T>(Code::decode(left[at])), inout[at]); });
+}
 
 } // namespace detail
 
-/// Starts a kernel that encodes n values with `bfloat16_code` or `half_code`. All pointers point to device memory. The
-/// bits are those of the host.
+/// Starts a kernel that encodes n values with `bfloat16_code` or `half_code`. Unless `refused` is null, sets
+/// `*refused` to 1 if a finite value becomes infinite, and otherwise leaves it as it is. All pointers point to device
+/// memory. The bits are those of the host.
 template <class Code, class T>
-void start_encode_short(const T* x, std::uint64_t n, std::uint16_t* out, cudaStream_t stream) {
-  spar::detail::launch_rows(detail::encode_short<Code, T>, n, stream, x, n, out);
+void start_encode_short(const T* x, std::uint64_t n, std::uint16_t* out, cudaStream_t stream,
+                        std::uint32_t* refused = nullptr) {
+  spar::detail::launch_rows(detail::encode_short<Code, T>, n, stream, x, n, out, refused);
 }
 /// Starts a kernel that decodes n values.
 template <class Code, class T>
 void start_decode_short(const std::uint16_t* in, std::uint64_t n, T* out, cudaStream_t stream) {
   spar::detail::launch_rows(detail::decode_short<Code, T>, n, stream, in, n, out);
+}
+/// Starts a kernel that decodes n values, and replaces inout[i] by op(decoded[i], inout[i]).
+template <class Code, class T, class Op>
+void start_reduce_short(const std::uint16_t* left, std::uint64_t n, T* inout, Op op, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::reduce_short<Code, T, Op>, n, stream, left, n, inout, op);
 }
 
 } // namespace spar::kernel

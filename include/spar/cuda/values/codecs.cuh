@@ -16,7 +16,9 @@ namespace spar::detail {
 /// `encode` and `decode` put their work into a stream. `together` is the number of values whose encoding depends on no
 /// others, from each multiple of this number on. `refuses` is a function object on the device, which says whether
 /// the codec cannot encode a block with a value; a codec without it can encode all values. `refuse` is called on the
-/// host if there is such a value, and throws if the codec's `carries` would.
+/// host if there is such a value, and throws if the codec's `carries` would. If `encode` takes a pointer to a number in
+/// device memory, it also sets the number to 1 if there is such a value. If `reduce_left` exists, it replaces values by
+/// op(decoded, value).
 template <class Codec>
 struct device_codec;
 
@@ -25,21 +27,21 @@ struct device_codec<storage::short_float<Code>> {
   using codec = storage::short_float<Code>;
 
   template <class T>
-  static void encode(const codec&, std::span<const T> x, std::byte* out, block_position, cudaStream_t stream) {
-    kernel::start_encode_short<Code>(x.data(), x.size(), reinterpret_cast<std::uint16_t*>(out), stream);
+  static void encode(const codec&, std::span<const T> x, std::byte* out, block_position, cudaStream_t stream,
+                     std::uint32_t* refused = nullptr) {
+    kernel::start_encode_short<Code>(x.data(), x.size(), reinterpret_cast<std::uint16_t*>(out), stream, refused);
   }
   template <class T>
   static void decode(const codec&, const std::byte* in, std::span<T> out, cudaStream_t stream) {
     kernel::start_decode_short<Code>(reinterpret_cast<const std::uint16_t*>(in), out.size(), out.data(), stream);
   }
+  template <class T, class Op>
+  static void reduce_left(const codec&, const std::byte* in, std::span<T> inout, Op op, cudaStream_t stream) {
+    kernel::start_reduce_short<Code>(reinterpret_cast<const std::uint16_t*>(in), inout.size(), inout.data(), op,
+                                     stream);
+  }
   static std::uint64_t together(const codec&) noexcept { return 1; }
-  struct refuses {
-    template <class T>
-    __device__ bool operator()(T value) const {
-      const T magnitude = value < 0 ? -value : value;
-      return value - value == 0 && !(static_cast<float>(magnitude) < Code::limit); // finite, but becomes infinite
-    }
-  };
+  using refuses = kernel::becomes_infinite<Code>;
   static void refuse(const codec&, std::size_t) noexcept {}
 };
 
@@ -62,5 +64,17 @@ struct device_codec<storage::qsgd<Bits>> {
 template <class Codec, class T>
 concept codec_on_device = requires(const Codec& codec, std::span<const T> x, std::byte* out, block_position at,
                                    cudaStream_t stream) { device_codec<Codec>::encode(codec, x, out, at, stream); };
+
+/// Whether the encoding by `Codec` says whether the codec refuses a value.
+template <class Codec, class T>
+concept encodes_or_refuses =
+    requires(const Codec& codec, std::span<const T> x, std::byte* out, block_position at, cudaStream_t stream,
+             std::uint32_t* refused) { device_codec<Codec>::encode(codec, x, out, at, stream, refused); };
+/// Whether one kernel decodes values of `Codec` and reduces others with them.
+template <class Codec, class T, class Op>
+concept reduces_encoded =
+    requires(const Codec& codec, const std::byte* in, std::span<T> inout, Op op, cudaStream_t stream) {
+      device_codec<Codec>::reduce_left(codec, in, inout, op, stream);
+    };
 
 } // namespace spar::detail

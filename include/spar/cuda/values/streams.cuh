@@ -201,6 +201,15 @@ class device_streams : public device_copies {
     else
       return carries_all(codec, x);
   }
+  /// Encodes `x` to `out`. Returns false if the codec cannot encode the values; `out` is then unspecified.
+  template <class Codec, class T>
+  [[nodiscard]] task<bool> encode(const Codec& codec, std::span<const T> x, std::byte* out, block_position at) const {
+    const auto by = [&](const auto& chosen) { return encode(chosen, x, out, at); };
+    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, by); })
+      return device_codec<Codec>::template visit<T>(codec, by);
+    else
+      return encode_all(codec, x, out, at);
+  }
 
   // Divisions of a stream.
 
@@ -322,18 +331,46 @@ class device_streams : public device_copies {
     return {nullptr, x.data(), x.data(), x.size(), stream()};
   }
 
+  /// Whether a codec has found a value that it cannot encode.
+  class refusal {
+   public:
+    explicit refusal(const device_streams& at) : at_(&at), found_(at.memory(), 1) {
+      clear(found_.data(), sizeof(std::uint32_t), at.stream());
+    }
+    [[nodiscard]] std::uint32_t* found() noexcept { return found_.data(); }
+    [[nodiscard]] task<std::uint32_t> answer() const { return at_->number(found_.data()); }
+
+   private:
+    const device_streams* at_;
+    buffer<std::uint32_t> found_;
+  };
+
   template <class Codec, class T>
   [[nodiscard]] task<bool> carries_all(Codec codec, std::span<const T> x) const {
     if constexpr (requires { typename device_codec<Codec>::refuses; }) {
       if (x.empty()) co_return true;
-      buffer<std::uint32_t> found(memory(), 1);
-      clear(found.data(), sizeof(std::uint32_t), stream());
-      kernel::start_find_any(x.data(), x.size(), found.data(), typename device_codec<Codec>::refuses{}, stream());
-      const std::uint32_t any = co_await number(std::as_const(found).data());
-      if (any != 0) device_codec<Codec>::refuse(codec, x.size());
-      co_return any == 0;
+      refusal any(*this);
+      kernel::start_find_any(x.data(), x.size(), any.found(), typename device_codec<Codec>::refuses{}, stream());
+      const std::uint32_t refused = co_await any.answer();
+      if (refused != 0) device_codec<Codec>::refuse(codec, x.size());
+      co_return refused == 0;
     } else {
       co_return true;
+    }
+  }
+  template <class Codec, class T>
+  [[nodiscard]] task<bool> encode_all(Codec codec, std::span<const T> x, std::byte* out, block_position at) const {
+    if constexpr (encodes_or_refuses<Codec, T>) {
+      if (x.empty()) co_return true;
+      refusal any(*this);
+      device_codec<Codec>::encode(codec, x, out, at, stream(), any.found());
+      const std::uint32_t refused = co_await any.answer();
+      if (refused != 0) device_codec<Codec>::refuse(codec, x.size());
+      co_return refused == 0;
+    } else {
+      const bool carried = co_await carries_all(codec, x);
+      if (carried) device_codec<Codec>::encode(codec, x, out, at, stream());
+      co_return carried;
     }
   }
 

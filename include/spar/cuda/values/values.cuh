@@ -50,17 +50,32 @@ class device_values {
   void decode(const Codec& codec, std::span<const std::byte> in, std::span<T> out) const {
     device_codec<Codec>::decode(codec, in.data(), out, stream());
   }
+  /// Replaces the values by op(decoded, value), with one kernel. Returns false, and does nothing, if the codec has
+  /// none.
+  template <class Codec, class T, class Op>
+  bool reduce_left(const Codec& codec, std::span<const std::byte> in, std::span<T> inout, Op op) const {
+    return visit<T>(codec, [&]<class Its>(const Its& its) {
+      if constexpr (reduces_encoded<Its, T, Op>)
+        device_codec<Its>::reduce_left(its, in.data(), inout, op, order_.get());
+      return reduces_encoded<Its, T, Op>;
+    });
+  }
   /// The number of values of type T that `codec` encodes together (see `device_codec`).
   template <class T, class Codec>
   [[nodiscard]] static std::uint64_t together(const Codec& codec) {
-    const auto of = []<class Its>(const Its& its) { return device_codec<Its>::together(its); };
-    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, of); })
-      return device_codec<Codec>::template visit<T>(codec, of);
-    else
-      return of(codec);
+    return visit<T>(codec, []<class Its>(const Its& its) { return device_codec<Its>::together(its); });
   }
 
  private:
+  /// Calls `f` with the codec, or with the codec that it has chosen.
+  template <class T, class Codec, class F>
+  static auto visit(const Codec& codec, F f) {
+    if constexpr (requires { device_codec<Codec>::template visit<T>(codec, f); })
+      return device_codec<Codec>::template visit<T>(codec, f);
+    else
+      return f(codec);
+  }
+
   device_stream order_;
 };
 
