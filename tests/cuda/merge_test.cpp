@@ -81,8 +81,8 @@ void compare(std::size_t a, std::size_t b, std::uint64_t n, std::uint64_t seed, 
 
 TEST(device_merge, of_every_size_around_a_tile_has_the_bits_of_the_host) {
   unsigned number = 0;
-  for (const std::size_t a : {0U, 1U, 2U, 255U, 1024U, 2047U, 2048U, 2049U, 6000U}) {
-    for (const std::size_t b : {0U, 1U, 1025U, 2048U, 5001U}) {
+  for (const std::size_t a : {0U, 1U, 2U, 255U, 1024U, 1919U, 1920U, 1921U, 3840U, 6000U}) {
+    for (const std::size_t b : {0U, 1U, 1025U, 1920U, 3839U, 5001U}) {
       if (spar_test::runs_case(2, number++)) compare<float, std::uint32_t>(a, b, 9000, a * 10'007 + b);
     }
   }

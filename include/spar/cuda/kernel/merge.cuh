@@ -24,19 +24,51 @@ struct device_coo {
 
 namespace detail {
 
+/// Whether an entry of the left operand is one of the first `taken` entries of the merged stream. Of two equal indices,
+/// the left one comes first.
+template <class Index, class Count>
+__device__ bool merge_takes(const Index* left, const Index* right, Count entry, Count taken) {
+  return left[entry] <= right[taken - 1 - entry];
+}
+
+/// The least and the greatest number of left entries that the first `taken` entries of the merged stream may contain.
+template <class Count>
+struct merge_range {
+  Count low, high;
+
+  __device__ merge_range(Count left_count, Count right_count, Count taken)
+      : low(taken > right_count ? taken - right_count : 0), high(taken < left_count ? taken : left_count) {}
+};
+
 /// Returns how many of the first `taken` entries of the merged stream come from the left operand ("merge path"; Green,
-/// McColl and Bader 2012). Of two equal indices, the left one comes first.
+/// McColl and Bader 2012).
 template <class Index>
-__device__ std::uint64_t merge_split(const Index* left, std::uint64_t left_count, const Index* right,
-                                     std::uint64_t right_count, std::uint64_t taken) {
-  std::uint64_t low = taken > right_count ? taken - right_count : 0;
-  std::uint64_t high = taken < left_count ? taken : left_count;
+__device__ unsigned merge_split(const Index* left, unsigned left_count, const Index* right, unsigned right_count,
+                                unsigned taken) {
+  auto [low, high] = merge_range(left_count, right_count, taken);
   while (low < high) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    if (left[middle] <= right[taken - 1 - middle])
+    const unsigned middle = low + (high - low) / 2;
+    if (merge_takes(left, right, middle, taken))
       low = middle + 1;
     else
       high = middle;
+  }
+  return low;
+}
+/// The same by a warp, for streams in device memory, where each comparison takes long: the lanes compare the last
+/// entries of 32 parts of the range at the same time.
+template <class Index>
+__device__ std::uint64_t merge_split_by_warp(const Index* left, std::uint64_t left_count, const Index* right,
+                                             std::uint64_t right_count, std::uint64_t taken) {
+  auto [low, high] = merge_range(left_count, right_count, taken);
+  while (low < high) {
+    const std::uint64_t first = low, end = high, part = (end - first - 1) / spar::detail::warp_size + 1;
+    const auto end_of = [&](unsigned parts) { return part * parts < end - first ? first + part * parts : end; };
+    const unsigned lane = spar::detail::lane_of_thread();
+    const bool takes = end_of(lane) < end && merge_takes(left, right, end_of(lane + 1) - 1, taken);
+    const auto whole = static_cast<unsigned>(__popc(__ballot_sync(spar::detail::whole_warp, takes)));
+    low = end_of(whole);
+    high = low < end ? end_of(whole + 1) - 1 : end;
   }
   return low;
 }
@@ -45,7 +77,8 @@ __device__ std::uint64_t merge_split(const Index* left, std::uint64_t left_count
 template <class T, class Index>
 struct merge_tile {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "the device merges values of four or eight bytes");
-  static constexpr unsigned threads = 256, items = 8;
+  // An odd number of items: in shared memory, the items of neighbouring threads are then in different banks.
+  static constexpr unsigned threads = 256, items = sizeof(T) + sizeof(Index) > 8 ? 7 : 15;
   static constexpr std::uint64_t entries = threads * items;
   static_assert(items <= 32, "a thread marks its entries by the bits of a word"); // positions in a tile have 32 bits
 
@@ -76,9 +109,9 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
   const unsigned thread = threadIdx.x;
 
   // Two warps search for the ends of the tile at the same time.
-  if (thread % spar::detail::warp_size == 0 && thread / spar::detail::warp_size < 2) {
-    const std::uint64_t taken = thread == 0 ? begin : end;
-    shared.split[thread != 0] = merge_split(left.indices, left.count, right.indices, right.count, taken);
+  if (const unsigned warp = spar::detail::warp_of_thread(); warp < 2) {
+    const std::uint64_t taken = warp == 0 ? begin : end;
+    shared.split[warp] = merge_split_by_warp(left.indices, left.count, right.indices, right.count, taken);
   }
   __syncthreads();
   const std::uint64_t l = shared.split[0], r = begin - l;
@@ -90,39 +123,55 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
   T* const lv = shared.value + 1;
   Index* const ri = li + lefts;
   T* const rv = lv + lefts;
-  for (unsigned e = thread; e < lefts; e += tile::threads) {
-    li[e] = left.indices[l + e];
-    lv[e] = left.values[l + e];
+  Index index[tile::items + 1];
+  T value[tile::items + 1];
+  SPAR_UNROLL
+  for (unsigned item = 0; item < tile::items; ++item) { // reads all before it stores any
+    const unsigned e = thread + item * tile::threads;
+    if (e < lefts)
+      index[item] = left.indices[l + e], value[item] = left.values[l + e];
+    else if (e < lefts + rights)
+      index[item] = right.indices[r - lefts + e], value[item] = right.values[r - lefts + e];
   }
-  for (unsigned e = thread; e < rights + has_after; e += tile::threads) {
-    ri[e] = right.indices[r + e];
-    rv[e] = right.values[r + e];
+  SPAR_UNROLL
+  for (unsigned item = 0; item < tile::items; ++item) {
+    const unsigned e = thread + item * tile::threads;
+    if (e < lefts + rights) li[e] = index[item], lv[e] = value[item];
   }
+  if (thread == 0 && has_after) ri[rights] = right.indices[r + rights], rv[rights] = right.values[r + rights];
   if (thread == 0 && has_before) shared.index[0] = left.indices[l - 1];
   __syncthreads();
 
+  // The entries of this thread and the one after them, in the order of the merged stream.
   const unsigned from = thread * tile::items < lefts + rights ? thread * tile::items : lefts + rights;
-  auto i = static_cast<unsigned>(merge_split(li, lefts, ri, rights, from));
-  unsigned j = from - i;
-  Index index[tile::items];
-  T value[tile::items];
+  const unsigned own = lefts + rights - from < tile::items ? lefts + rights - from : tile::items;
+  const unsigned right_end = rights + (has_after ? 1 : 0);
+  unsigned i = merge_split(li, lefts, ri, rights, from);
+  unsigned j = from - i, known = 0; // the number of entries in `index`
+  const bool follows = i > 0 || has_before;
+  Index last = shared.index[i], next_left = li[i], next_right = ri[j]; // shared.index[i] is li[i - 1]
+  SPAR_UNROLL
+  for (unsigned item = 0; item <= tile::items; ++item) {
+    if (i + j == lefts + right_end) break;
+    const bool is_left = i < lefts && (j == right_end || next_left <= next_right);
+    const unsigned at = is_left ? i : lefts + j;
+    index[item] = is_left ? next_left : next_right;
+    value[item] = lv[at];
+    ++known;
+    if (item == tile::items) break;
+    const Index next = li[at + 1];
+    next_left = is_left ? next : next_left;
+    next_right = is_left ? next_right : next;
+    ++(is_left ? i : j);
+  }
+  // Of two equal indices, the left one gets the sum, and the right one is dropped.
   unsigned made = 0;
   SPAR_UNROLL
   for (unsigned item = 0; item < tile::items; ++item) {
-    if (i + j == lefts + rights) break;
-    if (i < lefts && (j == rights || li[i] <= ri[j])) {
-      index[item] = li[i];
-      value[item] = lv[i];
-      if ((j < rights || has_after) && ri[j] == li[i]) value[item] = op(lv[i], rv[j]);
-      made |= 1U << item;
-      ++i;
-    } else {
-      const bool folded = (i > 0 || has_before) && shared.index[i] == ri[j]; // shared.index[i] is li[i - 1]
-      index[item] = ri[j];
-      value[item] = rv[j];
-      if (!folded) made |= 1U << item;
-      ++j;
-    }
+    if (item >= own) break;
+    if (index[item] != last || (item == 0 && !follows)) made |= 1U << item;
+    last = index[item];
+    if (item + 1 < known && index[item + 1] == last) value[item] = op(value[item], value[item + 1]);
   }
 
   std::uint32_t total = 0;
