@@ -124,11 +124,11 @@ void compare_short(std::size_t n, std::uint64_t seed, bool special) {
   }
   vector<std::uint16_t> expected(n), got(n, 7);
   for (std::size_t i = 0; i < n; ++i) expected[i] = Code::encode(static_cast<float>(x[i]));
-  std::uint32_t refused = 0;
-  spar::kernel::start_encode_short<Code>(x.data(), n, got.data(), nullptr, &refused);
+  vector<std::uint32_t> refused(1);
+  spar::kernel::start_encode_short<Code>(x.data(), n, got.data(), nullptr, refused.data());
   kernel_test::finish();
   EXPECT_EQ(got, expected) << n;
-  EXPECT_EQ(refused == 0, spar::storage::short_float<Code>::carries(std::span<const T>(x.data(), n)));
+  EXPECT_EQ(refused[0] == 0, spar::storage::short_float<Code>::carries(std::span<const T>(x.data(), n)));
   vector<T> decoded(n), again(n, T(8));
   for (std::size_t i = 0; i < n; ++i) decoded[i] = static_cast<T>(Code::decode(expected[i]));
   spar::kernel::start_decode_short<Code>(got.data(), n, again.data(), nullptr);

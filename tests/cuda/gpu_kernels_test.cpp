@@ -52,7 +52,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "merge_many of eight ",
                                 "partition by a cut ",
                                 "partition by a list ",
-                                "partition by the neutral element ",
+                                "copy_differing, 6 % ",
                                 "scatter_assign ",
                                 "scatter ",
                                 "scatter_difference ",

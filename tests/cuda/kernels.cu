@@ -3,6 +3,7 @@
 // bytes of shared memory that a block gets at its launch, of which ptxas says nothing.
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/kernel/differing.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
@@ -72,9 +73,8 @@ template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
   template void start_partition<T, Index, listed<Index>>(device_coo<T, Index>, std::uint64_t, listed<Index>, Index*,   \
                                                          T*, Index*, T*, std::uint64_t*, std::uint64_t*,               \
                                                          cudaStream_t);                                                \
-  template void start_partition<T, Index, differs_from<T>>(device_coo<T, Index>, std::uint64_t, differs_from<T>,       \
-                                                           Index*, T*, Index*, T*, std::uint64_t*, std::uint64_t*,     \
-                                                           cudaStream_t);
+  template void start_copy_differing<T, Index>(device_coo<T, Index>, std::uint64_t, T, Index*, T*, std::uint64_t*,     \
+                                               std::uint64_t*, cudaStream_t);
 
 SPAR_INSTANTIATE_ENTRIES(float, std::uint32_t)
 SPAR_INSTANTIATE_ENTRIES(float, std::uint64_t)
@@ -150,6 +150,10 @@ int main() {
   print("copy_candidates<float", sizeof(kernels::candidates_memory<float>));
   print("copy_candidates<double", sizeof(kernels::candidates_memory<double>));
   print("copy_candidates<int", sizeof(kernels::candidates_memory<std::int32_t>));
+  print("copy_differing<float", sizeof(kernels::differing_memory<float>));
+  print("copy_differing<double", sizeof(kernels::differing_memory<double>));
+  print("copy_differing<int", sizeof(kernels::differing_memory<std::int32_t>));
+  print("copy_differing<int64", sizeof(kernels::differing_memory<std::int64_t>));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_memory));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Divides the entries of a stream or the values of a vector, in device memory, into those to keep and all others, in
-// one pass. The device's versions of `selector::keep_largest`, `detail::keep_from`, `put_back_dropped` and `to_sparse`.
+// one pass. The device's versions of `selector::keep_largest`, `detail::keep_from` and `put_back_dropped`.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -41,12 +41,6 @@ template <index_type Index>
 struct listed {
   const Index* sorted;
   std::uint64_t count;
-};
-
-/// Keeps the values that differ from `neutral`, and every NaN.
-template <element T>
-struct differs_from {
-  T neutral;
 };
 
 namespace detail {
@@ -145,36 +139,30 @@ __device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (
   using tile = partition_tile;
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) value[row] = part.has(row) ? part.values[part.at(row)] : T{};
-  if constexpr (std::is_same_v<Keep, differs_from<T>>) {
-    SPAR_UNROLL
-    for (unsigned row = 0; row < tile::rows; ++row)
-      found[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && value[row] != keep.neutral);
-  } else {
-    const cut<T>& where = keep.cut_of_block();
-    const magnitude<T> threshold = where.threshold;
-    const std::uint64_t most = where.ties;
-    SPAR_UNROLL
-    for (unsigned row = 0; row < tile::rows; ++row) {
-      const magnitude<T> m = magnitude_of(value[row]);
-      const bool stays = m > threshold || (most > 0 && m == threshold);
-      found[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && stays);
-    }
-    if (most == 0 || most >= where.equal) return; // no tie or all ties
-    std::uint32_t ties[tile::rows];
-    SPAR_UNROLL
-    for (unsigned row = 0; row < tile::rows; ++row)
-      ties[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && magnitude_of(value[row]) == threshold);
-    const std::uint32_t total = count_marked(ties, shared.tile);
-    const std::uint64_t before = spar::detail::tiles(words).outputs_before(number, total, shared.tile.state);
-    const std::uint64_t left = before < most ? most - before : 0; // ties that this tile and later ones may keep
-    const auto own = static_cast<std::uint32_t>(left < total ? left : total);
-    if (own == total) return;
-    SPAR_UNROLL
-    for (unsigned row = 0; row < tile::rows; ++row) {
-      const bool is_tie = (ties[row] >> spar::detail::lane_of_thread() & 1U) != 0;
-      const bool too_late = is_tie && rank_of(ties, row, shared.tile) >= own;
-      found[row] &= ~__ballot_sync(spar::detail::whole_warp, too_late);
-    }
+  const cut<T>& where = keep.cut_of_block();
+  const magnitude<T> threshold = where.threshold;
+  const std::uint64_t most = where.ties;
+  SPAR_UNROLL
+  for (unsigned row = 0; row < tile::rows; ++row) {
+    const magnitude<T> m = magnitude_of(value[row]);
+    const bool stays = m > threshold || (most > 0 && m == threshold);
+    found[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && stays);
+  }
+  if (most == 0 || most >= where.equal) return; // no tie or all ties
+  std::uint32_t ties[tile::rows];
+  SPAR_UNROLL
+  for (unsigned row = 0; row < tile::rows; ++row)
+    ties[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && magnitude_of(value[row]) == threshold);
+  const std::uint32_t total = count_marked(ties, shared.tile);
+  const std::uint64_t before = spar::detail::tiles(words).outputs_before(number, total, shared.tile.state);
+  const std::uint64_t left = before < most ? most - before : 0; // ties that this tile and later ones may keep
+  const auto own = static_cast<std::uint32_t>(left < total ? left : total);
+  if (own == total) return;
+  SPAR_UNROLL
+  for (unsigned row = 0; row < tile::rows; ++row) {
+    const bool is_tie = (ties[row] >> spar::detail::lane_of_thread() & 1U) != 0;
+    const bool too_late = is_tie && rank_of(ties, row, shared.tile) >= own;
+    found[row] &= ~__ballot_sync(spar::detail::whole_warp, too_late);
   }
 }
 
@@ -273,7 +261,7 @@ __global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, I
 
 /// Starts a kernel that copies the entries of `from` that `keep` describes to `kept_i` and `kept_v`, and all others to
 /// `other_i` and `other_v`, both in their old order; if `other_i` is null, the others are dropped. `keep` is a
-/// `by_cut`, `by_cut_at`, `listed` or `differs_from`. If `from.indices` is null, entry e has the index `begin` + e;
+/// `by_cut`, `by_cut_at` or `listed`. If `from.indices` is null, entry e has the index `begin` + e;
 /// otherwise `begin` is not used. Sets `*kept` to the number of entries kept. The outputs need room for the entries
 /// that they get, and must not overlap `from`. All pointers point to device memory.
 template <element T, index_type Index, class Keep>

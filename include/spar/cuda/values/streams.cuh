@@ -4,6 +4,7 @@
 
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/kernel/differing.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
@@ -125,7 +126,13 @@ class device_streams : public device_copies {
 
   template <element T, index_type Index, class Op>
   [[nodiscard]] task<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {
-    return divide(v, kernel::differs_from<T>{op.template neutral<T>()});
+    auto out = sparse_stream<T, Index>::sparse(memory(), v.dimension(), v.count());
+    if (v.count() == 0) co_return out;
+    counter found(*this, kernel::differing_words(v.count()));
+    kernel::start_copy_differing(coo(v), v.first(), op.template neutral<T>(), out.indices().data(), out.values().data(),
+                                 found.count(), found.words(), stream());
+    out.shrink(co_await found.answer());
+    co_return out;
   }
   template <element T, index_type Index>
   void write_dense(const stream_view<T, Index>& v, std::span<T> out, T absent) const {
