@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 template <class T, class Op>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     finish(T* x, std::uint64_t n, std::int64_t ranks, Op op) {
-  spar::detail::for_rows(n, [&](std::uint64_t at) { x[at] = op.finish(x[at], ranks); });
+  const auto write = [&](std::uint64_t at, T value) { x[at] = op.finish(value, ranks); };
+  spar::detail::for_rows(n, [&](std::uint64_t at) { return x[at]; }, write);
 }
 
 template <class Test, class T>

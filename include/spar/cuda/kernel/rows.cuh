@@ -25,6 +25,26 @@ __device__ void for_rows(std::uint64_t n, F f) {
   }
 }
 
+/// Calls `write(position, read(position))` for the same positions, but reads all rows before it writes any: a compiler
+/// that cannot know whether the outputs overlap the inputs keeps the order of reads and writes, so that only one value
+/// of a thread would be on the way from memory at a time. The memory that `write` changes at a position must be read
+/// only for the same position.
+template <class Read, class Write>
+__device__ void for_rows(std::uint64_t n, Read read, Write write) {
+  const std::uint64_t first = blockIdx.x * row_tile::values + threadIdx.x;
+  decltype(read(first)) value[row_tile::rows];
+  SPAR_UNROLL
+  for (unsigned row = 0; row < row_tile::rows; ++row) {
+    const std::uint64_t at = first + row * row_tile::threads;
+    if (at < n) value[row] = read(at);
+  }
+  SPAR_UNROLL
+  for (unsigned row = 0; row < row_tile::rows; ++row) {
+    const std::uint64_t at = first + row * row_tile::threads;
+    if (at < n) write(at, value[row]);
+  }
+}
+
 /// This thread's position in a row of the block's tile of n > 0 values, or the last one beyond the end. For kernels
 /// that only read: without a condition around them, all rows are read at the same time.
 __device__ inline std::uint64_t row_position(unsigned row, std::uint64_t n) {

@@ -28,22 +28,30 @@ namespace detail {
 template <class Code, class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     encode_short(const T* x, std::uint64_t n, std::uint16_t* out, std::uint32_t* refused) {
-  spar::detail::for_rows(n, [&](std::uint64_t at) {
-    const T value = x[at];
+  const auto write = [&](std::uint64_t at, T value) {
     out[at] = Code::encode(static_cast<float>(value));
     if (refused != nullptr && becomes_infinite<Code>{}(value)) *refused = 1; // all threads write the same value
-  });
+  };
+  spar::detail::for_rows(n, [&](std::uint64_t at) { return x[at]; }, write);
 }
 template <class Code, class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     decode_short(const std::uint16_t* in, std::uint64_t n, T* out) {
-  spar::detail::for_rows(n, [&](std::uint64_t at) { out[at] = static_cast<T>(Code::decode(in[at])); });
+  const auto write = [&](std::uint64_t at, std::uint16_t code) { out[at] = static_cast<T>(Code::decode(code)); };
+  spar::detail::for_rows(n, [&](std::uint64_t at) { return in[at]; }, write);
 }
 template <class Code, class T, class Op>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     reduce_short(const std::uint16_t* left, std::uint64_t n, T* inout, Op op) {
-  spar::detail::for_rows(n,
-                         [&](std::uint64_t at) { inout[at] = op(static_cast<T>(Code::decode(left[at])), inout[at]); });
+  struct operands {
+    std::uint16_t left;
+    T right;
+  };
+  const auto read = [&](std::uint64_t at) { return operands{left[at], inout[at]}; };
+  const auto write = [&](std::uint64_t at, operands of) {
+    inout[at] = op(static_cast<T>(Code::decode(of.left)), of.right);
+  };
+  spar::detail::for_rows(n, read, write);
 }
 
 } // namespace detail
