@@ -130,8 +130,10 @@ class device_streams : public device_copies {
     if (v.count() == 0) co_return out;
     counter found(*this, kernel::differing_words(v.count()));
     kernel::start_copy_differing(coo(v), v.first(), op.template neutral<T>(), out.indices().data(), out.values().data(),
-                                 found.count(), found.words(), stream());
-    out.shrink(co_await found.answer());
+                                 found.data(), found.words(), stream());
+    co_await found.written();
+    const std::uint64_t count = found.value();
+    out.shrink(count);
     co_return out;
   }
   template <element T, index_type Index>
