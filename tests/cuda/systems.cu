@@ -214,6 +214,7 @@ void compare_all() {
 } // namespace
 
 int main(int argc, char** argv) try {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0); // if a system does not end, the output says which
   if (argc > 1) ranks = std::atoi(argv[1]);
   if (argc > 2) n = std::strtoull(argv[2], nullptr, 10);
   if (argc > 3) eager_bytes = std::strtoull(argv[3], nullptr, 10);

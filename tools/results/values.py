@@ -855,12 +855,3 @@ def gpu_select():
 def gpu_select_faster():
     faster = next(ratio for name, _, ratio, *_ in raw.gpu_libraries() if name == "DeviceSelect")
     return number(1 / float(faster))
-
-
-@value
-def gpu_nccl():
-    """The numbers of ranks with which every system over NCCL had the bits of the host."""
-    same = lambda p, eager: (f"{p} ranks, 0 systems with different bits" in
-                             raw.gpu_part(f"bits of the systems over NCCL, {p} ranks, eager_bytes {eager}"))
-    ranks = [p for p in (2, 4, 8) if same(p, 0) and same(p, 20000)]
-    return f"{', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
