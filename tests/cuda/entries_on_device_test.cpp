@@ -105,6 +105,7 @@ TEST_F(entries_on_device, become_dense_sums_that_a_codec_rounds) {
 #if SPAR_ALL_CASES
     compare_on_device<float>(ranks, 300, spar::compose(bfloat16{}, spar::split_allgather{}));
     compare_on_device<float>(ranks, 300, spar::compose(bfloat16{}, spar::ring{.piece = 64}));
+    compare_on_device<float>(ranks, 300, spar::compose(spar::storage::half{}, spar::recursive_doubling{.piece = 64}));
     compare_on_device<float>(ranks, 300, spar::compose(qsgd<8>{}, spar::recursive_doubling{}));
 #endif
   }

@@ -162,23 +162,27 @@ TEST_F(on_device, sends_values_that_a_codec_cannot_encode) {
   const auto run = [&](auto call) {
     return on_ranks(3, [&](spar::threads& net) {
       std::vector<float> x(300, 1);
+      x[3] = 1.0F / 3;
       if (net.rank() == 1) x[150] = 70000, x[299] = std::numeric_limits<float>::infinity();
       return call(net, x);
     });
   };
-  const auto algorithm = compose(half{}, spar::ring{.piece = 64});
-  const auto expected = run([&](spar::threads& net, std::vector<float>& x) {
-    spar::allreduce(net, std::span(x), algorithm);
-    return x;
-  });
-  EXPECT_EQ(expected[0][150], 70002);
-  const auto got = run([&](spar::threads& net, std::vector<float>& x) {
-    const device_array<float> on_gpu(x);
-    spar::on_device gpu(net);
-    spar::allreduce(gpu, spar::device_span(on_gpu.data(), x.size()), algorithm);
-    return on_gpu.read(nullptr);
-  });
-  EXPECT_EQ(got, expected);
+  const auto compare_with_host = [&](auto algorithm) {
+    const auto expected = run([&](spar::threads& net, std::vector<float>& x) {
+      spar::allreduce(net, std::span(x), algorithm);
+      return x;
+    });
+    EXPECT_EQ(expected[0][150], 70002);
+    const auto got = run([&](spar::threads& net, std::vector<float>& x) {
+      const device_array<float> on_gpu(x);
+      spar::on_device gpu(net);
+      spar::allreduce(gpu, spar::device_span(on_gpu.data(), x.size()), algorithm);
+      return on_gpu.read(nullptr);
+    });
+    EXPECT_EQ(got, expected);
+  };
+  compare_with_host(compose(half{}, spar::ring{.piece = 64}));
+  compare_with_host(compose(half{}, spar::recursive_doubling{.piece = 64}));
 }
 
 #ifdef SPAR_HAS_ZFP
