@@ -138,8 +138,8 @@ struct bruck_allgather : algorithm_defaults {
       have.check(in, ends, count);
       co_await local::check_parts(net, in.piece<Index>(1), ends, range_of);
       const bool last = distance >= p - distance;
-      auto next = have.joined(in, ends, place,
-                              last ? static_cast<std::size_t>(p - net.rank()) % static_cast<std::size_t>(p) : 0);
+      const rank_t first = last ? (p - net.rank()) % p : 0; // the position of the stream of rank 0
+      auto next = have.joined(in, ends, place, static_cast<std::size_t>(first));
       in.release();
       co_await sending;
       have = std::move(next);

@@ -244,6 +244,7 @@ class block_coder {
     }
   }
 
+ protected:
   channel<Net> net_;
   const Codec* codec_;
 };

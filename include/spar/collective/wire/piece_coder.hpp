@@ -29,7 +29,7 @@ template <transport Net, class Codec>
 class piece_coder : public block_coder<Net, Codec> {
  public:
   piece_coder(channel<Net> net, const Codec& codec, std::uint64_t piece) noexcept
-      : piece_coder::block_coder(net, codec), net_(net), codec_(&codec), piece_(piece) {}
+      : piece_coder::block_coder(net, codec), piece_(piece) {}
   piece_coder(channel<Net> net, Codec&& codec, std::uint64_t piece) = delete;
 
   /// The greatest number of values in a message; the same on all ranks. Throws `invalid_argument` for invalid options
@@ -82,8 +82,9 @@ class piece_coder : public block_coder<Net, Codec> {
     co_return whole;
   }
 
-  channel<Net> net_;
-  const Codec* codec_;
+  using block_coder<Net, Codec>::codec_;
+  using block_coder<Net, Codec>::net_;
+
   std::uint64_t piece_;
 };
 

@@ -32,10 +32,10 @@ struct take_memory {
   std::uint64_t ties_before;
 };
 
-/// Each block moves the entries of a tile, and writes the other values to `rest`, which may be `x`. If `Adds`, adds the
-/// values of `added` to those of `x` first. Takes the values that `by` describes: a magnitude that they reach,
-/// or a pointer to a cut; by a cut, `rest` is `x`. `words` belongs to the tiles; those of the tiles'
-/// ties follow.
+/// Each block moves the entries of a tile, and writes the other values to `rest`, which may be `x` or `added`. If
+/// `Adds`, adds the values of `added` to those of `x` first. Takes the values that `by` describes: a magnitude that
+/// they reach, or a pointer to a cut; by a cut, `rest` is `x`. `words` belongs to the tiles; those of the tiles' ties
+/// follow.
 template <class T, class Index, class By, bool Adds = false>
 __global__ void __launch_bounds__(marking_tile::threads)
     take(const T* added, const T* x, T* rest, std::uint64_t n, unsigned rows, By by, std::uint64_t begin, Index* out_i,

@@ -86,6 +86,7 @@ SPAR_HOST_DEVICE constexpr zfp_tables zfp_all_codes() {
   }
   return tables;
 }
+
 /// Exchanges the bits in `Mask` with those `Distance` bits above.
 template <unsigned Distance, std::uint32_t Mask>
 __device__ std::uint32_t zfp_exchange(std::uint32_t x) {
