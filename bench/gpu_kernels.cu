@@ -4,7 +4,6 @@
 // in the same round. The bytes are those that the kernel moves by its source.
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/dense.cuh>
-#include <spar/cuda/kernel/differing.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>

@@ -8,10 +8,10 @@
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/dense.cuh>
-#include <spar/cuda/kernel/differing.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/search.cuh>
+#include <spar/cuda/kernel/take.cuh>
 #include <spar/selector/keep_largest.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/kernel/dense.hpp>

@@ -3,7 +3,6 @@
 // bytes of shared memory that a block gets at its launch, of which ptxas says nothing.
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/dense.cuh>
-#include <spar/cuda/kernel/differing.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>

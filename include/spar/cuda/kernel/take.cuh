@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Moves the largest values out of a vector in device memory, in one pass: those that reach a threshold (Ok-Topk,
-// section 3.1.3), or the k largest. The device's versions of `kernel::take_at_least` and `kernel::take_largest`.
+// Takes entries of a vector in device memory, in one pass: moves out the values that reach a threshold (Ok-Topk,
+// section 3.1.3), or the k largest; or copies those that differ from the neutral element. The device's versions of
+// `kernel::take_at_least`, `kernel::take_largest` and `to_sparse`.
 #pragma once
 
 #include <spar/core/element.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/marked.cuh>
+#include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
@@ -20,6 +22,11 @@ namespace spar::kernel {
 /// The number of words of device memory that `start_take_at_least` and `start_take_largest` need for n values.
 inline std::uint64_t take_words(std::uint64_t n) {
   return 2 * spar::detail::tiles::words(detail::marking_tile::count(n));
+}
+
+/// The number of words of device memory that `start_copy_differing` needs for n entries.
+inline std::uint64_t differing_words(std::uint64_t n) {
+  return spar::detail::tiles::words(detail::marking_tile::count(n));
 }
 
 namespace detail {
@@ -139,6 +146,40 @@ void start_take(const T* added, const T* x, T* rest, std::uint64_t n, By by, std
                        rest, n, marking_tile::rows_of(n), by, begin, out_i, out_v, room, count, words);
 }
 
+template <class T>
+struct differing_memory {
+  marked_values<T> marked[marking_tile::warps];
+  spar::detail::block_sum<marking_tile::threads> sums;
+  spar::detail::tiles::block_state state;
+};
+
+/// Each block copies the entries of a tile.
+template <class T, class Index>
+__global__ void __launch_bounds__(marking_tile::threads)
+    copy_differing(device_coo<T, Index> from, unsigned rows, std::uint64_t begin, T neutral, Index* out_i, T* out_v,
+                   std::uint64_t* count, std::uint64_t* words) {
+  auto& shared = spar::detail::block_memory<differing_memory<T>>();
+  const spar::detail::tiles all(words);
+  const std::uint64_t number = all.take(shared.state);
+  auto& marked = shared.marked[spar::detail::warp_of_thread()];
+  const marking_part part(from.count, number, rows);
+  const T* const values = from.values;
+  const auto read = [&](unsigned at, T(&some)[marking_tile::rows_at_once]) { part.read(values, at, some); };
+  const auto keep_all = [](unsigned, const T(&)[marking_tile::rows_at_once], unsigned) {};
+  const std::uint32_t found = marked.find(part, [&](T value) { return value != neutral; }, read, keep_all);
+  std::uint32_t total = 0;
+  std::uint64_t to = shared.sums.exclusive_of_warps(found, total);
+  to += all.outputs_before(number, total, shared.state);
+  const auto read_again = [&](unsigned at) { return values[part.first + at]; };
+  marked.for_each(part, found, read_again, [&](bool has, unsigned rank, unsigned at, T value, bool) {
+    if (!has) return;
+    const std::uint64_t e = part.first + at;
+    out_i[to + rank] = from.indices == nullptr ? static_cast<Index>(begin + e) : from.indices[e];
+    out_v[to + rank] = value;
+  });
+  if (number + 1 == gridDim.x && threadIdx.x == marking_tile::threads - 1) *count = to + found; // by the last warp
+}
+
 } // namespace detail
 
 /// Starts a kernel that adds the n values of `added`, if it is not null, to those of `x`, moves the nonzero sums with a
@@ -161,6 +202,19 @@ void start_take_largest(T* x, std::uint64_t n, const cut<T>* where, std::uint64_
                         std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
   detail::start_take<T, Index, const cut<T>*>(nullptr, x, x, n, where, begin, out_i, out_v, ~std::uint64_t{0}, count,
                                               words, stream);
+}
+
+/// Starts a kernel that copies the entries of `from` whose value differs from `neutral`, and those that are NaN, to the
+/// output arrays, in their old order, and sets `*count` to their number. If `from.indices` is null, entry e has the
+/// index `begin` + e; otherwise `begin` is not used. The outputs must not overlap `from`. All pointers point to device
+/// memory.
+template <element T, index_type Index>
+void start_copy_differing(device_coo<T, Index> from, std::uint64_t begin, T neutral, Index* out_i, T* out_v,
+                          std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
+  spar::detail::clear(words, differing_words(from.count) * sizeof(std::uint64_t), stream);
+  spar::detail::launch(detail::copy_differing<T, Index>, detail::marking_tile::count(from.count),
+                       detail::marking_tile::threads, sizeof(detail::differing_memory<T>), stream, from,
+                       detail::marking_tile::rows_of(from.count), begin, neutral, out_i, out_v, count, words);
 }
 
 } // namespace spar::kernel

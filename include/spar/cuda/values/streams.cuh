@@ -4,7 +4,6 @@
 
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/cuda/kernel/dense.cuh>
-#include <spar/cuda/kernel/differing.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
