@@ -204,7 +204,7 @@ std::uint64_t merge_words(std::uint64_t n) {
 
 /// Starts a kernel that merges two streams: an index that is in both gets `op(left, right)`. The output, which must
 /// have room for all entries of both operands, must not overlap them. Sets `*count` to the number of entries written.
-/// All pointers point to device memory. The bits are those of the host.
+/// All pointers point to memory that the device can access. The bits are those of the host.
 template <element T, index_type Index, reduction<T> Op>
 void start_merge(device_coo<T, Index> left, device_coo<T, Index> right, Index* out_i, T* out_v, Op op,
                  std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {

@@ -261,9 +261,9 @@ __global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, I
 
 /// Starts a kernel that copies the entries of `from` that `keep` describes to `kept_i` and `kept_v`, and all others to
 /// `other_i` and `other_v`, both in their old order; if `other_i` is null, the others are dropped. `keep` is a
-/// `by_cut`, `by_cut_at` or `listed`. If `from.indices` is null, entry e has the index `begin` + e;
-/// otherwise `begin` is not used. Sets `*kept` to the number of entries kept. The outputs need room for the entries
-/// that they get, and must not overlap `from`. All pointers point to device memory.
+/// `by_cut`, `by_cut_at` or `listed`. If `from.indices` is null, entry e has the index `begin` + e; otherwise `begin`
+/// is not used. Sets `*kept` to the number of entries kept. The outputs need room for the entries that they get, and
+/// must not overlap `from`. All pointers point to memory that the device can access.
 template <element T, index_type Index, class Keep>
 void start_partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, Index* kept_i, T* kept_v,
                      std::type_identity_t<Index>* other_i, std::type_identity_t<T>* other_v, std::uint64_t* kept,

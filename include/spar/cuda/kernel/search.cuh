@@ -125,9 +125,9 @@ __global__ void __launch_bounds__(probe_grid::threads)
 
 } // namespace detail
 
-/// Starts a kernel that sets positions[b] to the number of the `count` ascending indices below bounds[b], for
-/// b < bound_count. The bounds may be in any order and may exceed the largest Index. All pointers point to device
-/// memory.
+/// Starts a kernel that sets positions[b] to the number of the `count` ascending indices below bounds[b], for b <
+/// bound_count. The bounds may be in any order and may exceed the largest Index. All pointers point to memory that the
+/// device can access.
 template <index_type Index>
 void start_find_bounds(const Index* indices, std::uint64_t count, const std::uint64_t* bounds,
                        std::uint64_t bound_count, std::uint64_t* positions, cudaStream_t stream) {

@@ -56,9 +56,9 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 
 } // namespace detail
 
-/// Starts a kernel that encodes n values with `bfloat16_code` or `half_code`. Unless `refused` is null, sets
-/// `*refused` to 1 if a finite value becomes infinite, and otherwise leaves it as it is. All pointers point to device
-/// memory. The bits are those of the host.
+/// Starts a kernel that encodes n values with `bfloat16_code` or `half_code`. Unless `refused` is null, sets `*refused`
+/// to 1 if a finite value becomes infinite, and otherwise leaves it as it is. All pointers point to memory that the
+/// device can access. The bits are those of the host.
 template <class Code, class T>
 void start_encode_short(const T* x, std::uint64_t n, std::uint16_t* out, cudaStream_t stream,
                         std::uint32_t* refused = nullptr) {

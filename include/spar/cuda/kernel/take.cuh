@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(marking_tile::threads)
 /// magnitude of at least `threshold` to the output arrays as entries `(begin + position, value)`, in ascending order of
 /// the positions, and writes the other sums, and zeros for those that it has moved, to `rest`, which may be `x`. Moves
 /// only the first `room` values if more qualify. Sets `*count` to the number of values that qualify. All pointers point
-/// to device memory. The bits are those of the host.
+/// to memory that the device can access. The bits are those of the host.
 template <ranked T, index_type Index>
 void start_take_at_least(const T* added, const T* x, T* rest, std::uint64_t n, magnitude<T> threshold,
                          std::uint64_t begin, Index* out_i, T* out_v, std::uint64_t room, std::uint64_t* count,
@@ -206,8 +206,8 @@ void start_take_largest(T* x, std::uint64_t n, const cut<T>* where, std::uint64_
 
 /// Starts a kernel that copies the entries of `from` whose value differs from `neutral`, and those that are NaN, to the
 /// output arrays, in their old order, and sets `*count` to their number. If `from.indices` is null, entry e has the
-/// index `begin` + e; otherwise `begin` is not used. The outputs must not overlap `from`. All pointers point to device
-/// memory.
+/// index `begin` + e; otherwise `begin` is not used. The outputs must not overlap `from`. All pointers point to memory
+/// that the device can access.
 template <element T, index_type Index>
 void start_copy_differing(device_coo<T, Index> from, std::uint64_t begin, T neutral, Index* out_i, T* out_v,
                           std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
