@@ -14,6 +14,8 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
 # REUSE-IgnoreEnd
 LONGEST, LONGEST_MEDIAN, WIDEST = 450, 150, 120
 SLOW = "iostream regex functional ranges random format chrono thread condition_variable memory".split()
+ROOT_HEADER = "include/spar/spar.hpp"  # which most programs include
+ALGOBASE = "include/spar/core/util/algobase.hpp"  # includes <algorithm> if there is nothing faster
 MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -50,8 +52,28 @@ def header_faults(source):
             yield number, f"<{slow.group(1)}> is slow to compile"
 
 
+def included(sources, root):
+    """The headers of the library that `root` includes, also by way of others; `sources` maps names to texts."""
+    found, new = set(), [root]
+    while new:
+        name = new.pop()
+        if name in found or name not in sources:
+            continue
+        found.add(name)
+        new += [f"include/{path}" for path in re.findall(r"#\s*include\s*<(spar/[^>]+)>", sources[name])]
+    return found
+
+
+def algorithm_faults(sources):
+    """(name, line, sentence) for each header that adds all of <algorithm> to every program."""
+    for name in sorted(included(sources, ROOT_HEADER) - {ALGOBASE}):
+        for number, line in enumerate(sources[name].splitlines(), 1):
+            if re.match(r"\s*#\s*include\s*<algorithm>", line):
+                yield name, number, f"<algorithm> is slow to compile; include <{ALGOBASE[8:]}>"
+
+
 def check():
-    lengths = []
+    lengths, headers = [], {}
     for name in tree.files(*tree.CPP, ".py", ".cmake", ".cmake.in", "CMakeLists.txt"):
         source = tree.text(name)
         executable = os.access(tree.ROOT / name, os.X_OK)
@@ -59,8 +81,10 @@ def check():
             yield name, line, sentence
         if name.startswith("include/"):
             lengths.append(source.count("\n"))
+            headers[name] = source
             for line, sentence in header_faults(source):
                 yield name, line, sentence
+    yield from algorithm_faults(headers)
     if lengths and median(lengths) >= LONGEST_MEDIAN:
         yield "include", 0, f"the median header has {median(lengths):.0f} lines, expected less than {LONGEST_MEDIAN}"
 
@@ -74,6 +98,9 @@ def self_test():
     yield "accepted a missing #pragma once", bool(list(header_faults(head + "#include <vector>\n")))
     yield "accepted a missing description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
     yield "accepted a slow include", bool(list(header_faults(good + "#include <iostream>\n")))
+    root = {ROOT_HEADER: "#include <spar/a.hpp>\n", "include/spar/a.hpp": "#include <algorithm>\n"}
+    yield "accepted <algorithm> in a header of every program", bool(list(algorithm_faults(root)))
+    yield "rejected <algorithm> elsewhere", not list(algorithm_faults({**root, ROOT_HEADER: ""}))
     yield "accepted a missing licence line", bool(list(source_faults("a.cpp", "int a;\n")))
     yield "accepted a script that is not executable", bool(list(script_faults("#!/bin/sh\n", False)))
     yield "rejected an executable script", not list(script_faults("#!/bin/sh\n", True))

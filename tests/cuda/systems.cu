@@ -77,12 +77,21 @@ class on_gpu {
   float* data_ = nullptr;
 };
 
+thread_local spar::threads* this_rank = nullptr;
+
+/// Waits for all ranks. Over NCCL, a rank that is a thread must free device memory only when no rank is in a call.
+void wait_for_all_ranks() {
+  values one(1);
+  spar::allreduce(*this_rank, std::span(one), spar::ring{});
+}
+
 /// Runs `program(net)`, which returns what all its steps return, on each rank.
 template <class Program>
 std::vector<values> on_threads(Program program) {
   std::vector<values> results(static_cast<std::size_t>(ranks));
   spar::thread_group group(ranks);
   group.run([&](spar::threads& net) {
+    this_rank = &net;
     int devices = 0;
     check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     check_cuda(cudaSetDevice(net.rank() % devices), "cudaSetDevice");
@@ -112,6 +121,7 @@ values steps_on_gpu(Net& net, Step step) {
     const values sum = x.read();
     all.insert(all.end(), sum.begin(), sum.end());
   }
+  wait_for_all_ranks();
   return all;
 }
 template <class Net, class Step>

@@ -426,11 +426,15 @@ class nccl_port : public decorated_port<Control> {
 /// destruction are collective, except after the failure of a rank. All ranks must create their objects in the same
 /// order, just as all ranks must start collectives in the same order.
 ///
+/// If ranks are threads of one process, device memory may be freed, and an `on_device` or `device_feedback` destroyed,
+/// only when no rank is in a call: cudaFree waits for the transfers of all ranks on its GPU, and on GPUs that can
+/// access it, and meanwhile no rank can start its part of a transfer.
+///
 /// If NCCL or CUDA fails on a rank, the calls of all ranks end in an error: on that rank in `nccl_error`, `cuda_error`
 /// or `peer_failed`, on all others in `peer_failed`, or in the error by which their own NCCL notices the failure. Calls
 /// make progress only while the program waits for, or polls, calls on this object, or calls `progress`. The deadline of
 /// an operation begins when it starts, not when an algorithm first awaits it. Experimental: tested on a double of NCCL,
-/// never on a GPU.
+/// and with ranks that share one GPU.
 template <communicates Control>
 class nccl : public communicator_rank<nccl_port<detail::port_type_of<Control>>> {
  public:
