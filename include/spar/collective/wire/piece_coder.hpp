@@ -28,6 +28,7 @@ namespace spar {
 template <transport Net, class Codec>
 class piece_coder : public block_coder<Net, Codec> {
  public:
+  /// Keeps a pointer to `codec`, which must outlive the piece_coder.
   piece_coder(channel<Net> net, const Codec& codec, std::uint64_t piece) noexcept
       : piece_coder::block_coder(net, codec), piece_(piece) {}
   piece_coder(channel<Net> net, Codec&& codec, std::uint64_t piece) = delete;
@@ -47,7 +48,7 @@ class piece_coder : public block_coder<Net, Codec> {
 
   /// Like `block_coder::message`, for `values` of one message. If the codec refuses a piece of several, the message has
   /// plain values: those of the other pieces are rounded as if they had been encoded, and the rounding errors are added
-  /// to `residual`, unless it is empty.
+  /// to `residual`, unless it is empty. For `first` and `step`, see `block_coder::encode`.
   template <element T>
   local::answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
                                       buffer<std::byte>& room, [[maybe_unused]] residual_view<T> residual) const {
