@@ -108,6 +108,63 @@ void compare_scatter(std::size_t count, std::uint64_t begin, Op op) {
   EXPECT_TRUE(same_bits(dense.copy(), expected));
 }
 
+/// The entries over the values 5, and 77 beyond the end.
+template <class T, class Index>
+void compare_write(std::size_t count, std::uint64_t begin, std::uint64_t gap, std::size_t n) {
+  SCOPED_TRACE(testing::Message() << count << " entries of " << n << " values from " << begin);
+  auto entries = random_entries<T, Index>(count, begin, gap, count);
+  if (count > 0) ASSERT_LT(entries.indices.back() - begin, n);
+  vector<T> expected(n, T(5));
+  spar::kernel::scatter_assign(spar::coo_span<T, Index>{entries.indices, entries.values}, begin, expected.data());
+  expected.push_back(T(77));
+  unaligned<Index> indices(entries.indices);
+  unaligned<T> values(entries.values), dense(n + 1, T(77));
+  start_write_entries(indices.data(), values.data(), count, begin, dense.data(), n, T(5), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(dense.copy(), expected));
+}
+
+TEST(device_write, of_every_size_and_type_has_the_bits_of_the_host) {
+  compare_write<float, std::uint32_t>(0, 0, 1, 0);
+  for (const std::size_t n : {1U, 255U, 16383U, 16384U, 16385U, 40'000U}) {
+    compare_write<float, std::uint32_t>(0, 7, 1, n);
+    compare_write<float, std::uint32_t>(n, 7, 1, n);
+    compare_write<float, std::uint32_t>(n / 40, 7, 20, n); // the last tiles have no entry
+  }
+  compare_write<double, std::uint64_t>(900, std::uint64_t{5} << 32, 20, 20'000);
+  compare_write<float, std::uint32_t>(17'000, ~0U - 17'000, 1, 17'001);
+  compare_write<std::int64_t, std::uint32_t>(33, 0, 3, 100);
+}
+
+/// Lists some of the indices of the entries, and others.
+template <class T, class Index>
+void compare_unlisted(std::size_t count, std::uint64_t gap, std::size_t listed_count, std::uint64_t listed_gap) {
+  SCOPED_TRACE(testing::Message() << count << " entries, " << listed_count << " listed");
+  const auto entries = random_entries<T, Index>(count, 3, gap, count);
+  const auto list = random_entries<T, Index>(listed_count, 0, listed_gap, count + 1).indices;
+  vector<T> expected(count * gap + 4, T(5));
+  for (std::size_t e = 0; e < count; ++e) {
+    if (!std::binary_search(list.begin(), list.end(), entries.indices[e]))
+      expected[static_cast<std::size_t>(entries.indices[e])] = entries.values[e];
+  }
+  unaligned<Index> indices(entries.indices), listed(list);
+  unaligned<T> values(entries.values), dense(expected.size(), T(5));
+  start_assign_unlisted(indices.data(), values.data(), count, listed.data(), list.size(), dense.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(dense.copy(), expected));
+}
+
+TEST(device_assign_unlisted, of_every_size_and_type_has_the_bits_of_a_loop) {
+  for (const std::size_t count : {0U, 1U, 31U, 2047U, 2048U, 2049U, 5000U}) {
+    for (const std::size_t listed : {0U, 1U, 100U, 6000U}) compare_unlisted<float, std::uint32_t>(count, 3, listed, 3);
+    compare_unlisted<float, std::uint32_t>(count, 60, 20'000, 3); // many are listed between two entries
+    compare_unlisted<float, std::uint32_t>(count, 1, count, 1);   // the same indices, three entries later
+  }
+  compare_unlisted<double, std::uint64_t>(900, 4, 700, 4);
+  compare_unlisted<std::int32_t, std::uint64_t>(900, 4, 700, 4);
+  compare_unlisted<std::int64_t, std::uint32_t>(900, 4, 700, 4);
+}
+
 TEST(device_scatter, of_every_size_type_and_operation_has_the_bits_of_the_host) {
   for (const std::size_t count : {0U, 1U, 31U, 2047U, 2048U, 2049U, 5000U})
     compare_scatter<float, std::uint32_t>(count, 7, spar::sum{});

@@ -63,6 +63,10 @@ template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
   template void start_copy_entries<T, Index>(const Index*, const T*, std::uint64_t, Index*, T*, cudaStream_t);         \
   template void start_scatter_assign<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*,               \
                                                cudaStream_t);                                                          \
+  template void start_write_entries<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, std::uint64_t, \
+                                              T, cudaStream_t);                                                        \
+  template void start_assign_unlisted<T, Index>(const Index*, const T*, std::uint64_t, const Index*, std::uint64_t,    \
+                                                T*, cudaStream_t);                                                     \
   template void start_scatter<T, Index, sum>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, sum,            \
                                              cudaStream_t);                                                            \
   template void start_partition<T, Index, by_cut<T>>(device_coo<T, Index>, std::uint64_t, by_cut<T>, Index*, T*,       \
@@ -155,6 +159,8 @@ int main() {
   print("copy_differing<int64", sizeof(kernels::differing_memory<std::int64_t>));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_memory));
+  print("write_entries<", sizeof(kernels::block_range));
+  print("assign_unlisted<", sizeof(kernels::block_range));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));
   print("zfp_decode<", sizeof(kernels::zfp_group::decode_memory));
   print("merge<float,uint32", sizeof(kernels::merge_tile<float, std::uint32_t>::memory));

@@ -101,14 +101,13 @@ class device_streams : public device_copies {
   void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* out, Op op) const {
     const auto& first = parts[0];
     std::size_t next = 1;
-    if (first.is_dense() && first.count() == range.size()) {
+    if (!first.is_dense()) {
+      write_entries(first, range.begin, out, range.size(), op.template neutral<T>());
+    } else if (first.count() == range.size()) {
       copy(out, first.values());
     } else {
       kernel::start_fill(out, range.size(), op.template neutral<T>(), stream());
-      if (first.is_dense())
-        next = 0;
-      else // assigns entries: combining with the neutral element changes nothing
-        assign(first, range.begin, out);
+      next = 0;
     }
     for (; next < parts.size(); ++next) {
       const auto& part = parts[next];
@@ -137,11 +136,9 @@ class device_streams : public device_copies {
   }
   template <element T, index_type Index>
   void write_dense(const stream_view<T, Index>& v, std::span<T> out, T absent) const {
-    if (!v.is_dense() || v.count() < out.size()) kernel::start_fill(out.data(), out.size(), absent, stream());
-    if (v.is_dense())
-      copy(out.data() + v.first(), v.values());
-    else
-      assign(v, 0, out.data());
+    if (!v.is_dense()) return write_entries(v, 0, out.data(), out.size(), absent);
+    if (v.count() < out.size()) kernel::start_fill(out.data(), out.size(), absent, stream());
+    copy(out.data() + v.first(), v.values());
   }
 
   // Checks and counts.
@@ -235,16 +232,6 @@ class device_streams : public device_copies {
   [[nodiscard]] task<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k) const {
     return keep_largest(s, k, nullptr);
   }
-  /// Keeps the entries of `s` whose indices are in `listed`, and returns the others.
-  template <element T, index_type Index>
-  [[nodiscard]] task<sparse_stream<T, Index>> drop_unlisted(sparse_stream<T, Index>& s,
-                                                            std::span<const Index> listed) const {
-    sparse_stream<T, Index> dropped;
-    const kernel::listed<Index> keep{listed.data(), listed.size()};
-    s = co_await divide(std::as_const(s).view(), keep, &dropped);
-    co_return dropped;
-  }
-
   // Selections (see selector/selector.hpp). `prepare` puts its work into the stream.
 
   template <index_type Index, kernel::ranked T, class Prepare>
@@ -327,6 +314,13 @@ class device_streams : public device_copies {
   void assign(const stream_view<T, Index>& entries, std::uint64_t begin, T* to) const {
     kernel::start_scatter_assign(entries.indices().data(), entries.values().data(), entries.count(), begin, to,
                                  stream());
+  }
+  /// Writes all `count` values at `to`, of which the first has the index `begin`: the entries, and `absent` elsewhere.
+  template <class T, class Index>
+  void write_entries(const stream_view<T, Index>& entries, std::uint64_t begin, T* to, std::uint64_t count,
+                     T absent) const {
+    kernel::start_write_entries(entries.indices().data(), entries.values().data(), entries.count(), begin, to, count,
+                                absent, stream());
   }
 
   template <class T>
@@ -435,6 +429,9 @@ class device_streams : public device_copies {
     const auto* const indices = static_cast<const Index*>(what.indices);
     if (what.what == kind::assign) {
       kernel::start_scatter_assign(indices, what.values, what.count, 0, x, stream());
+    } else if (what.what == kind::assign_unlisted) {
+      kernel::start_assign_unlisted(indices, what.values, what.count, static_cast<const Index*>(what.listed),
+                                    what.listed_count, x, stream());
     } else if (what.what == kind::add) {
       kernel::start_scatter(indices, what.values, what.count, 0, x, sum{}, stream());
     } else if constexpr (std::same_as<T, float>) {
