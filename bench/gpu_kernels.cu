@@ -272,7 +272,7 @@ class benchmark {
     });
     add("merge_many of eight", 8 * 16 * entries + 104 * 8 / 8192.0 * nd, 0.50, nothing, [this] {
       kernel::start_merge_many<float, index>(parts_there.front().data, 8, 0, n, out_i.data, out_v.data, spar::sum{},
-                                             count.data, words.data, nullptr);
+                                             count.data, reached.data, words.data, nullptr);
     });
 #ifdef __CUDACC__
     add_baseline("merge_by_key, reduce_by_key", "merge of two", 1.6, nothing, [this] {

@@ -28,7 +28,7 @@ namespace spar::kernel {
                                               cudaStream_t);                                                           \
   template void start_merge_many<T, Index, sum>(const device_coo<T, Index>*, std::uint64_t, std::uint64_t,             \
                                                 std::uint64_t, Index*, T*, sum, std::uint64_t*, std::uint64_t*,        \
-                                                cudaStream_t);                                                         \
+                                                std::uint64_t*, cudaStream_t);                                         \
   template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
                                            std::uint64_t*, std::uint64_t*, cudaStream_t);
 

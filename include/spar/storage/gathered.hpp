@@ -73,6 +73,10 @@ class gathered {
   [[nodiscard]] std::size_t size() const noexcept { return parts_; }
   /// The total number of entries in all parts.
   [[nodiscard]] std::uint64_t count() const noexcept { return begin(parts_); }
+  /// The indices of all parts.
+  [[nodiscard]] std::span<const Index> indices() const noexcept { return entries_.indices(); }
+  /// The number of entries in the parts up to and including part i, for each i.
+  [[nodiscard]] std::span<const std::uint64_t> ends() const noexcept { return begins_.span().subspan(1, parts_); }
   /// Returns a view of part `i`, from 0 to size() - 1.
   [[nodiscard]] stream_view<T, Index> part(std::size_t i) const {
     const std::size_t length = begin(i + 1) - begin(i);
@@ -105,7 +109,7 @@ class gathered {
   /// values. The message refers to the memory of this object.
   template <class Place>
   [[nodiscard]] payload encode_first(std::size_t parts, const Place& place) {
-    const auto ends = place.to_message(std::as_const(begins_).span().subspan(1, parts), sent_);
+    const auto ends = place.to_message(this->ends().first(parts), sent_);
     const sparse_stream<T, Index>& entries = entries_;
     return {wire_format::parts,
             begin(parts),

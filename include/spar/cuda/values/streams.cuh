@@ -77,6 +77,7 @@ class device_streams : public device_copies {
     out.shrink(count);
     co_return out;
   }
+  /// Throws `corrupt_message` unless the indices of each part ascend strictly in `range`.
   template <element T, index_type Index, class Op>
   [[nodiscard]] task<sparse_stream<T, Index>> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n,
                                                          index_range range, Op op) {
@@ -91,8 +92,14 @@ class device_streams : public device_copies {
     const auto list = upload(std::span<const kernel::device_coo<T, Index>>(entries.span()));
     counter merged(*this, kernel::merge_many_words<T>(entries.size(), range.size()));
     kernel::start_merge_many(list.data(), entries.size(), range.begin, range.end, out.indices().data(),
-                             out.values().data(), op, merged.data(), merged.words(), stream());
+                             out.values().data(), op, merged.data(), merged.flag(), merged.words(), stream());
     co_await merged.written();
+    if (*merged.flag() != 0) {
+      for (const auto& part : parts) {
+        const auto on_host = co_await copy_of(part.indices());
+        spar::check_indices(on_host.span(), range); // says which index is wrong
+      }
+    }
     const std::uint64_t count = merged.value();
     out.shrink(count);
     co_return out;
@@ -163,8 +170,7 @@ class device_streams : public device_copies {
   template <index_type Index, class RangeOf>
   [[nodiscard]] task<buffer<Index>> wrong_indices(std::span<const Index> indices, std::span<const std::uint64_t> ends,
                                                   RangeOf range_of) const {
-    buffer<Index> wrong;
-    if (indices.empty()) co_return wrong;
+    if (indices.empty()) co_return buffer<Index>();
     host_answer<std::uint32_t> bad(*this, 1);
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
@@ -173,10 +179,8 @@ class device_streams : public device_copies {
                                   stream());
     }
     co_await bad.written();
-    if (bad.data()[0] == 0) co_return wrong;
-    wrong = buffer<Index>(lists(), indices.size());
-    co_await download(wrong.span(), indices.data());
-    co_return wrong;
+    if (bad.data()[0] == 0) co_return buffer<Index>();
+    co_return co_await copy_of(indices);
   }
   template <index_type Index>
   [[nodiscard]] task<void> count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
@@ -294,18 +298,25 @@ class device_streams : public device_copies {
   }
 
  private:
-  /// A number of entries that a kernel finds, on the host, and the words that the kernel needs, in device memory. The
-  /// number is 0 if no kernel starts, because there are no entries.
+  /// A number of entries that a kernel finds, and a flag, on the host, and the words that the kernel needs, in device
+  /// memory. The number is 0 if no kernel starts, because there are no entries.
   class counter : public host_answer<std::uint64_t> {
    public:
-    counter(const device_streams& at, std::uint64_t words) : host_answer(at, 1), words_(at.memory(), words) {}
+    counter(const device_streams& at, std::uint64_t words) : host_answer(at, 2), words_(at.memory(), words) {}
     [[nodiscard]] std::uint64_t* words() noexcept { return words_.data(); }
     [[nodiscard]] std::uint64_t value() noexcept { return *data(); }
+    [[nodiscard]] std::uint64_t* flag() noexcept { return data() + 1; }
 
    private:
     buffer<std::uint64_t> words_;
   };
 
+  template <class Index>
+  [[nodiscard]] task<buffer<Index>> copy_of(std::span<const Index> indices) const {
+    buffer<Index> copy(lists(), indices.size());
+    co_await download(copy.span(), indices.data());
+    co_return copy;
+  }
   template <class T, class Index>
   static kernel::device_coo<T, Index> coo(const stream_view<T, Index>& v) noexcept {
     return {v.indices().data(), v.values().data(), v.count()};
