@@ -284,6 +284,36 @@ TEST_F(entries_on_device, are_refused_if_their_indices_are_wrong) {
   });
 }
 
+/// Rank 1 gets a message with an index that is out of order or range, or with a wrong list or value: all ranks end,
+/// with equal sums or with errors, and the sanitizer finds no access beyond the values.
+TEST_F(entries_on_device, stay_in_their_memory_if_a_message_is_damaged) {
+  constexpr std::size_t n = 300;
+  const auto ends_after = [&](std::uint64_t message, std::uint64_t bit) {
+    return on_ranks(3, [&](spar::threads& net) -> std::string {
+      std::vector<spar::fault> plan;
+      if (net.rank() == 1) plan = {{.what = spar::fault::kind::corrupt_payload, .message = message, .bit = bit}};
+      spar::faulty<spar::threads> damages(net, plan);
+      const device_array<float> x(gradient<float>(net.rank(), 0, n));
+      try {
+        spar::on_device gpu(damages);
+        auto reduce = spar::with_device_feedback<float>(spar::ok_topk_allreduce<>{.select = {.k = 20}});
+        reduce(gpu, spar::device_span(x.data(), n));
+      } catch (const spar::error& e) {
+        return e.what();
+      }
+      return "";
+    });
+  };
+  bool found = false;
+  for (std::uint64_t message = 0; message < 16; ++message) {
+    for (const std::uint64_t bit : {31, 91, 160}) {
+      for (const std::string& error : ends_after(message, bit))
+        found = found || error.find("expected ascending indices below") != std::string::npos;
+    }
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST_F(entries_on_device, are_refused_by_a_merge_if_their_indices_are_wrong) {
   on_ranks(1, [](spar::threads& net) {
     spar::on_device gpu(net);
