@@ -108,6 +108,37 @@ void compare_scatter(std::size_t count, std::uint64_t begin, Op op) {
   EXPECT_TRUE(same_bits(dense.copy(), expected));
 }
 
+/// Pieces of these lengths, with the values 77 after the end.
+template <class T, class Index>
+void compare_pieces(const std::vector<std::size_t>& lengths) {
+  vector<coo<T, Index>> pieces;
+  coo<T, Index> expected;
+  entry_pieces<T, Index> from;
+  for (const std::size_t length : lengths) pieces.push_back(random_entries<T, Index>(length, 5, 3, length));
+  for (const auto& piece : pieces) {
+    for (std::size_t e = 0; e < piece.indices.size(); ++e) expected.push_back(piece.indices[e], piece.values[e]);
+    from.add(piece.indices.data(), piece.values.data(), piece.indices.size());
+  }
+  const std::size_t count = expected.indices.size();
+  EXPECT_EQ(from.count(), count);
+  unaligned<Index> indices(count + 1, 77);
+  unaligned<T> values(count + 1, T(77));
+  start_copy_entries(from, indices.data(), values.data(), nullptr);
+  kernel_test::finish();
+  expected.push_back(77, T(77));
+  EXPECT_TRUE((coo<T, Index>{indices.copy(), values.copy()} == expected));
+}
+
+TEST(device_copy_entries, puts_pieces_one_after_the_other) {
+  compare_pieces<float, std::uint32_t>({});
+  compare_pieces<float, std::uint32_t>({0, 0, 0, 0});
+  compare_pieces<float, std::uint32_t>({5000});
+  compare_pieces<float, std::uint32_t>({0, 2047, 1, 2049});
+  compare_pieces<float, std::uint32_t>({2048, 0, 0, 2048});
+  compare_pieces<double, std::uint64_t>({1, 2, 3, 4});
+  compare_pieces<std::int32_t, std::uint64_t>({300, 1});
+}
+
 /// The entries over the values 5, and 77 beyond the end.
 template <class T, class Index>
 void compare_write(std::size_t count, std::uint64_t begin, std::uint64_t gap, std::size_t n) {

@@ -60,7 +60,7 @@ template void start_fill<float>(float*, std::uint64_t, float, cudaStream_t);
 template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
 
 #define SPAR_INSTANTIATE_ENTRIES(T, Index)                                                                             \
-  template void start_copy_entries<T, Index>(const Index*, const T*, std::uint64_t, Index*, T*, cudaStream_t);         \
+  template void start_copy_entries<T, Index>(const entry_pieces<T, Index>&, Index*, T*, cudaStream_t);                 \
   template void start_scatter_assign<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*,               \
                                                cudaStream_t);                                                          \
   template void start_write_entries<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, std::uint64_t, \

@@ -142,12 +142,14 @@ answer<Net> count_below([[maybe_unused]] channel<Net> net, std::span<const Index
   }
 }
 
-/// Returns the list that `piece` of a received message contains. On a device, copies the list to `room`.
+/// Returns the list that `piece` of a received message contains. On a device, copies the list to `room`, unless it is
+/// in memory of the host that the sender has lent.
 template <transport Net>
 answer<Net, std::span<const std::uint64_t>> read_list([[maybe_unused]] channel<Net> net,
                                                       std::span<const std::uint64_t> piece,
                                                       [[maybe_unused]] buffer<std::uint64_t>& room) {
   if constexpr (values_on_device<Net>) {
+    if (net.net().lends()) return known(net, piece);
     room = buffer<std::uint64_t>(net.memory(), piece.size());
     return then(net, net.net().streams().download(room.span(), piece.data()),
                 [&room] { return std::span<const std::uint64_t>(room.span()); });

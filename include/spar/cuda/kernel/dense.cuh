@@ -15,6 +15,26 @@
 
 namespace spar::kernel {
 
+/// Up to four streams of entries in device memory, one after the other.
+template <element T, index_type Index>
+struct entry_pieces {
+  static constexpr unsigned most = 4;
+
+  const Index* indices[most] = {};
+  const T* values[most] = {};
+  std::uint64_t begins[most + 1] = {}; // the number of entries in the pieces before each, and in all `pieces`
+  unsigned pieces = 0;
+
+  void add(const Index* its_indices, const T* its_values, std::uint64_t count) {
+    if (count == 0) return;
+    indices[pieces] = its_indices;
+    values[pieces] = its_values;
+    begins[pieces + 1] = begins[pieces] + count;
+    ++pieces;
+  }
+  [[nodiscard]] std::uint64_t count() const { return begins[pieces]; }
+};
+
 namespace detail {
 
 template <class T>
@@ -54,13 +74,19 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 
 template <class T, class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    copy_entries(const Index* indices, const T* values, std::uint64_t count, Index* out_i, T* out_v) {
-  spar::detail::for_rows(count, [&](std::uint64_t e) {
-    const Index index = indices[e];
-    const T value = values[e];
-    out_i[e] = index;
-    out_v[e] = value;
-  });
+    copy_entries(entry_pieces<T, Index> from, Index* out_i, T* out_v) {
+  struct entry {
+    Index index;
+    T value;
+  };
+  const auto read = [&](std::uint64_t e) {
+    unsigned piece = 0;
+    while (e >= from.begins[piece + 1]) ++piece;
+    const std::uint64_t at = e - from.begins[piece];
+    return entry{from.indices[piece][at], from.values[piece][at]};
+  };
+  const auto write = [&](std::uint64_t e, const entry& x) { out_i[e] = x.index, out_v[e] = x.value; };
+  spar::detail::for_rows(from.begins[from.pieces], read, write);
 }
 
 template <class T, class Index>
@@ -196,11 +222,10 @@ void start_find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test
   spar::detail::launch_rows(detail::find_any<Test, T>, n, stream, x, n, found, test);
 }
 
-/// Starts a kernel that copies `count` entries. All pointers point to device memory.
+/// Starts a kernel that copies entries to `out_i` and `out_v`, which must not overlap them and point to device memory.
 template <element T, index_type Index>
-void start_copy_entries(const Index* indices, const T* values, std::uint64_t count, Index* out_i, T* out_v,
-                        cudaStream_t stream) {
-  spar::detail::launch_rows(detail::copy_entries<T, Index>, count, stream, indices, values, count, out_i, out_v);
+void start_copy_entries(const entry_pieces<T, Index>& from, Index* out_i, T* out_v, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::copy_entries<T, Index>, from.count(), stream, from, out_i, out_v);
 }
 
 /// Starts a kernel that sets dense[indices[e] - begin] to values[e] for e < count. The indices must be distinct and at
