@@ -224,7 +224,7 @@ class benchmark {
     add("count_reached, 31 probes", 4 * nd, 0, nothing, [this] {
       kernel::magnitude_probes<float> probes{{}, 31};
       for (unsigned p = 0; p < 31; ++p) probes.probe[p] = kernel::magnitude_of(0.1F * static_cast<float>(p + 1));
-      kernel::start_count_reached(source.data, n, probes, reached.data, nullptr);
+      kernel::start_count_reached(source.data, n, probes, reached.data, zeros.data, nullptr);
     });
   }
   void add_selections() {
@@ -355,6 +355,7 @@ class benchmark {
   device_array<std::uint64_t> words;
   device_array<std::byte> search;
   device_array<std::uint64_t> count, reached;
+  const device_array<std::uint64_t> zeros{std::vector<std::uint64_t>(kernel::count_words)};
   device_array<kernel::cut<float>> cut;
   std::deque<device_array<index>> part_indices;
   std::vector<coo> parts;

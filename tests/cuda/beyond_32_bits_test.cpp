@@ -199,10 +199,11 @@ TEST_F(beyond_32_bits, count_reached) {
   const std::uint64_t blocks = spar::detail::tiles_of(n, grid::values);
   expected[0] += n - (blocks - last_blocks) * grid::values - some; // zeros before
   expected[3] += before;
-  std::vector<std::uint64_t> reached(grid::bins);
-  reached[3] = before;
+  std::vector<std::uint64_t> reached(grid::bins), words(grid::words);
+  words[3] = before;
+  words[grid::bins] = blocks - last_blocks; // have counted
   spar::detail::launch(detail::count_reached<float>, blocks, grid::threads, sizeof(grid::memory<float>), nullptr,
-                       x.data(), n, probes, reinterpret_cast<unsigned long long*>(reached.data()));
+                       x.data(), n, probes, reached.data(), reinterpret_cast<unsigned long long*>(words.data()));
   EXPECT_EQ(reached, expected);
 }
 

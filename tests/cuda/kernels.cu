@@ -96,7 +96,8 @@ SPAR_INSTANTIATE_SEARCH(std::uint32_t)
 SPAR_INSTANTIATE_SEARCH(std::uint64_t)
 
 #define SPAR_INSTANTIATE_PROBES(T)                                                                                     \
-  template void start_count_reached<T>(const T*, std::uint64_t, magnitude_probes<T>, std::uint64_t*, cudaStream_t);
+  template void start_count_reached<T>(const T*, std::uint64_t, magnitude_probes<T>, std::uint64_t*, std::uint64_t*,   \
+                                       cudaStream_t);
 
 SPAR_INSTANTIATE_PROBES(float)
 SPAR_INSTANTIATE_PROBES(double)

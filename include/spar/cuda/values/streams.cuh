@@ -8,10 +8,9 @@
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
 #include <spar/cuda/kernel/partition.cuh>
-#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/values/codecs.cuh>
-#include <spar/cuda/values/copies.cuh>
+#include <spar/cuda/values/counts.cuh>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/threshold_reuse.hpp>
@@ -20,7 +19,6 @@
 #include <spar/storage/wire.hpp>
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -48,9 +46,9 @@ struct device_sum {
 /// their first work into the stream before they return; await them at once, because they refer to their arguments. The
 /// results have the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails.
 /// Entries and values are in device memory; the lists of bounds, probes and counts are on the host.
-class device_streams : public device_copies {
+class device_streams : public device_counts {
  public:
-  using device_copies::device_copies;
+  using device_counts::device_counts;
 
   // Sums (see storage/merge.hpp).
 
@@ -148,61 +146,8 @@ class device_streams : public device_copies {
     copy(out.data() + v.first(), v.values());
   }
 
-  // Checks and counts.
+  // Codecs.
 
-  template <index_type Index>
-  [[nodiscard]] task<void> check_indices(std::span<const Index> indices, index_range range) const {
-    const std::uint64_t end = indices.size();
-    const auto range_of = [&](std::size_t) { return range; };
-    auto checking = check_parts(indices, std::span(&end, 1), range_of);
-    co_await std::move(checking);
-  }
-  /// The same for the parts of a message: part i ends before entry `ends[i]`, and its indices must lie in
-  /// `range_of(i)`. Waits once.
-  template <index_type Index, class RangeOf>
-  [[nodiscard]] task<void> check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends,
-                                       RangeOf range_of) const {
-    auto checking = wrong_indices(indices, ends, range_of);
-    const buffer<Index> wrong = co_await std::move(checking);
-    if (wrong.size() > 0) spar::check_parts(wrong.span(), ends, range_of); // says which index is wrong
-  }
-  /// Returns an empty buffer if the indices are as `check_parts` expects them, otherwise a copy of them on the host.
-  template <index_type Index, class RangeOf>
-  [[nodiscard]] task<buffer<Index>> wrong_indices(std::span<const Index> indices, std::span<const std::uint64_t> ends,
-                                                  RangeOf range_of) const {
-    if (indices.empty()) co_return buffer<Index>();
-    host_answer<std::uint32_t> bad(*this, 1);
-    std::uint64_t begin = 0;
-    for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
-      const index_range range = range_of(i);
-      kernel::start_check_indices(indices.data() + begin, ends[i] - begin, range.begin, range.end, bad.data(),
-                                  stream());
-    }
-    co_await bad.written();
-    if (bad.data()[0] == 0) co_return buffer<Index>();
-    co_return co_await copy_of(indices);
-  }
-  template <index_type Index>
-  [[nodiscard]] task<void> count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
-                                       std::span<std::uint64_t> below) {
-    host_answer<std::uint64_t> room(*this, 2 * bounds.size()); // the kernel reads each bound once
-    std::uint64_t* const positions = std::copy(bounds.begin(), bounds.end(), room.data());
-    kernel::start_find_bounds(indices.data(), indices.size(), room.data(), bounds.size(), positions, stream());
-    co_await room.written();
-    std::copy_n(positions, below.size(), below.data());
-  }
-  using reached_counts = std::array<std::uint64_t, 32>;
-  /// Returns in element j the number of values that reach exactly j of the ascending `probes`, of which there are at
-  /// most 31.
-  template <kernel::ranked T>
-  [[nodiscard]] task<reached_counts> count_reached(std::span<const T> values,
-                                                   std::span<const kernel::magnitude<T>> probes) const {
-    kernel::magnitude_probes<T> given{.probe = {}, .count = static_cast<unsigned>(probes.size())};
-    std::copy(probes.begin(), probes.end(), given.probe);
-    buffer<reached_counts> counts(memory(), 1);
-    kernel::start_count_reached(values.data(), values.size(), given, counts.data()->data(), stream());
-    return number(std::as_const(counts).data());
-  }
   /// Whether the codec can encode the values.
   template <class Codec, class T>
   [[nodiscard]] task<bool> carries(const Codec& codec, std::span<const T> x) const {
@@ -311,12 +256,6 @@ class device_streams : public device_copies {
     buffer<std::uint64_t> words_;
   };
 
-  template <class Index>
-  [[nodiscard]] task<buffer<Index>> copy_of(std::span<const Index> indices) const {
-    buffer<Index> copy(lists(), indices.size());
-    co_await download(copy.span(), indices.data());
-    co_return copy;
-  }
   template <class T, class Index>
   static kernel::device_coo<T, Index> coo(const stream_view<T, Index>& v) noexcept {
     return {v.indices().data(), v.values().data(), v.count()};
