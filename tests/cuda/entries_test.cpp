@@ -375,8 +375,9 @@ void compare_reached(const vector<T>& values, const magnitude_probes<T>& probes)
     ++expected[static_cast<std::size_t>(std::count_if(probes.probe, probes.probe + probes.count, reaches))];
   }
   unaligned<T> in(values);
-  unaligned<std::uint64_t> reached(32, 99), words(count_words, 0);
+  unaligned<std::uint64_t> words(count_words, 0);
   for (int call = 0; call < 2; ++call) { // the second one with the words of the first one
+    unaligned<std::uint64_t> reached(32, 99);
     start_count_reached(in.data(), values.size(), probes, reached.data(), words.data(), nullptr);
     kernel_test::finish();
     EXPECT_EQ(reached.copy(), expected);

@@ -37,8 +37,8 @@ struct merge_window_of {
 };
 
 /// Writes to `bounds[w * parts + p]` the number of entries of part p below window w. The first window begins with the
-/// first entries, and the last one ends after all, so that every entry is checked in some window: the bounds before or
-/// after a window in which none is checked do not ascend.
+/// first entries, and the last one ends after all. So each entry is between the bounds of some window, also if the
+/// entries are in a wrong order, and so the bounds as well.
 template <class T, class Index>
 __global__ void __launch_bounds__(merge_window_of<T>::threads)
     find_windows(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t windows, std::uint64_t begin,
@@ -72,13 +72,12 @@ __global__ void __launch_bounds__(merge_window_of<T>::threads)
   for (std::uint64_t p = 0; p < count; ++p) { // in the order of ranks
     __syncthreads();
     const device_coo<T, Index> part = parts[p];
-    const std::uint64_t from = bounds[number * count + p], to = bounds[(number + 1) * count + p];
-    if (from > to) *wrong = 1; // all threads write the same value
-    for (std::uint64_t e = from + thread; e < to; e += window::threads) {
+    const std::uint64_t to = bounds[(number + 1) * count + p];
+    for (std::uint64_t e = bounds[number * count + p] + thread; e < to; e += window::threads) {
       const Index index = part.indices[e];
       const std::uint64_t in_window = index - first; // a huge number if the index is below
       if (in_window >= width || (e > 0 && part.indices[e - 1] >= index)) {
-        *wrong = 1;
+        *wrong = 1; // all threads write the same value
         continue;
       }
       const auto at = static_cast<unsigned>(in_window);
