@@ -14,6 +14,7 @@
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/runtime.hpp>
+#include <spar/cuda/stream.hpp>
 #include <spar/cuda/values/codecs.cuh>
 
 #ifdef __CUDACC__
@@ -163,18 +164,18 @@ class benchmark {
                   middle, least, most, m.target, m.in_place_of.c_str());
     }
   }
-  /// Seconds from one kernel to the next whose launch depends on a count in device memory.
+  /// Seconds from one kernel to the next whose launch depends on a count of the first, which writes it to page-locked
+  /// memory, as the library's kernels do.
   double count_to_the_host_and_back(int times) {
     std::uint64_t* on_host = nullptr;
     check_cuda(cudaMallocHost(reinterpret_cast<void**>(&on_host), sizeof *on_host), "cudaMallocHost");
+    const spar::detail::device_stream order;
     spar::detail::cuda_event written;
     std::vector<double> seconds;
     for (int time = 0; time < times; ++time) {
       const auto begin = std::chrono::steady_clock::now();
-      kernel::start_fill(reinterpret_cast<std::int64_t*>(count.data), 1, std::int64_t{1}, nullptr);
-      check_cuda(cudaMemcpyAsync(on_host, count.data, sizeof *on_host, cudaMemcpyDeviceToHost, nullptr),
-                 "cudaMemcpyAsync");
-      written.record(nullptr);
+      kernel::start_fill(reinterpret_cast<std::int64_t*>(on_host), 1, std::int64_t{1}, order.get());
+      written.record(order.get());
       while (!written.complete()) {
       }
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -223,7 +224,7 @@ class benchmark {
     add("count_reached, 31 probes", 4 * nd, 0, nothing, [this] {
       kernel::magnitude_probes<float> probes{{}, 31};
       for (unsigned p = 0; p < 31; ++p) probes.probe[p] = kernel::magnitude_of(0.1F * static_cast<float>(p + 1));
-      kernel::start_count_reached(source.data, n, probes, reached.data, nullptr);
+      kernel::start_count_reached(source.data, n, probes, reached.data, zeros.data, nullptr);
     });
   }
   void add_selections() {
@@ -272,7 +273,7 @@ class benchmark {
     });
     add("merge_many of eight", 8 * 16 * entries + 104 * 8 / 8192.0 * nd, 0.50, nothing, [this] {
       kernel::start_merge_many<float, index>(parts_there.front().data, 8, 0, n, out_i.data, out_v.data, spar::sum{},
-                                             count.data, words.data, nullptr);
+                                             count.data, reached.data, words.data, nullptr);
     });
 #ifdef __CUDACC__
     add_baseline("merge_by_key, reduce_by_key", "merge of two", 1.6, nothing, [this] {
@@ -304,6 +305,11 @@ class benchmark {
     // Each entry has a sector of 32 bytes of its own.
     add("scatter_assign", (8 + 32) * entries / 2, 0, restore,
         [this] { kernel::start_scatter_assign(sparser.data, source.data, sparser.size, 0, x.data, nullptr); });
+    add("write_entries, 3 %", 4 * nd + 8 * entries / 2, 0, nothing,
+        [this] { kernel::start_write_entries(sparser.data, source.data, sparser.size, 0, x.data, n, 0.0F, nullptr); });
+    add("assign_unlisted", (12 + 32) * entries / 2, 0, restore, [=, this] {
+      kernel::start_assign_unlisted(sparser.data, source.data, sparser.size, part.indices, part.count, x.data, nullptr);
+    });
     add("scatter", (8 + 64) * entries / 2, 0, restore,
         [this] { kernel::start_scatter(sparser.data, source.data, sparser.size, 0, x.data, spar::sum{}, nullptr); });
     add("scatter_difference", (12 + 64) * entries / 2, 0, restore, [this] {
@@ -349,6 +355,7 @@ class benchmark {
   device_array<std::uint64_t> words;
   device_array<std::byte> search;
   device_array<std::uint64_t> count, reached;
+  const device_array<std::uint64_t> zeros{std::vector<std::uint64_t>(kernel::count_words)};
   device_array<kernel::cut<float>> cut;
   std::deque<device_array<index>> part_indices;
   std::vector<coo> parts;

@@ -199,10 +199,11 @@ TEST_F(beyond_32_bits, count_reached) {
   const std::uint64_t blocks = spar::detail::tiles_of(n, grid::values);
   expected[0] += n - (blocks - last_blocks) * grid::values - some; // zeros before
   expected[3] += before;
-  std::vector<std::uint64_t> reached(grid::bins);
-  reached[3] = before;
+  std::vector<std::uint64_t> reached(grid::bins), words(grid::words);
+  words[3] = before;
+  words[grid::bins] = blocks - last_blocks; // have counted
   spar::detail::launch(detail::count_reached<float>, blocks, grid::threads, sizeof(grid::memory<float>), nullptr,
-                       x.data(), n, probes, reinterpret_cast<unsigned long long*>(reached.data()));
+                       x.data(), n, probes, reached.data(), reinterpret_cast<unsigned long long*>(words.data()));
   EXPECT_EQ(reached, expected);
 }
 
@@ -454,10 +455,11 @@ TEST_F(beyond_32_bits, merge_many) {
   EXPECT_EQ(bounds[windows * parts.size()], n);
   EXPECT_EQ(bounds[(windows - 2) * parts.size()], first);
   begin_late(words.data(), windows, last_blocks);
-  std::uint64_t count = 0;
+  std::uint64_t count = 0, wrong = 0;
   spar::detail::launch(detail::merge_many<float, std::uint64_t, spar::sum>, windows, window::threads,
-                       sizeof(window::memory), nullptr, parts.data(), parts.size(), windows, base, bounds, out_i.data(),
-                       out_v.data(), spar::sum{}, &count, words.data());
+                       sizeof(window::memory), nullptr, parts.data(), parts.size(), windows, base, base + n, bounds,
+                       out_i.data(), out_v.data(), spar::sum{}, &count, &wrong, words.data());
+  EXPECT_EQ(wrong, 0U);
   std::map<std::uint64_t, float> expected;
   a.add_to(expected), b.add_to(expected), c.add_to(expected);
   ASSERT_LT(expected.size(), 3 * some - 100);

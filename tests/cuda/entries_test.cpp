@@ -108,6 +108,94 @@ void compare_scatter(std::size_t count, std::uint64_t begin, Op op) {
   EXPECT_TRUE(same_bits(dense.copy(), expected));
 }
 
+/// Pieces of these lengths, with the values 77 after the end.
+template <class T, class Index>
+void compare_pieces(const std::vector<std::size_t>& lengths) {
+  vector<coo<T, Index>> pieces;
+  coo<T, Index> expected;
+  entry_pieces<T, Index> from;
+  for (const std::size_t length : lengths) pieces.push_back(random_entries<T, Index>(length, 5, 3, length));
+  for (const auto& piece : pieces) {
+    for (std::size_t e = 0; e < piece.indices.size(); ++e) expected.push_back(piece.indices[e], piece.values[e]);
+    from.add(piece.indices.data(), piece.values.data(), piece.indices.size());
+  }
+  const std::size_t count = expected.indices.size();
+  EXPECT_EQ(from.count(), count);
+  unaligned<Index> indices(count + 1, 77);
+  unaligned<T> values(count + 1, T(77));
+  start_copy_entries(from, indices.data(), values.data(), nullptr);
+  kernel_test::finish();
+  expected.push_back(77, T(77));
+  EXPECT_TRUE((coo<T, Index>{indices.copy(), values.copy()} == expected));
+}
+
+TEST(device_copy_entries, puts_pieces_one_after_the_other) {
+  compare_pieces<float, std::uint32_t>({});
+  compare_pieces<float, std::uint32_t>({0, 0, 0, 0});
+  compare_pieces<float, std::uint32_t>({5000});
+  compare_pieces<float, std::uint32_t>({0, 2047, 1, 2049});
+  compare_pieces<float, std::uint32_t>({2048, 0, 0, 2048});
+  compare_pieces<double, std::uint64_t>({1, 2, 3, 4});
+  compare_pieces<std::int32_t, std::uint64_t>({300, 1});
+}
+
+/// The entries over the values 5, and 77 beyond the end.
+template <class T, class Index>
+void compare_write(std::size_t count, std::uint64_t begin, std::uint64_t gap, std::size_t n) {
+  SCOPED_TRACE(testing::Message() << count << " entries of " << n << " values from " << begin);
+  auto entries = random_entries<T, Index>(count, begin, gap, count);
+  if (count > 0) ASSERT_LT(entries.indices.back() - begin, n);
+  vector<T> expected(n, T(5));
+  spar::kernel::scatter_assign(spar::coo_span<T, Index>{entries.indices, entries.values}, begin, expected.data());
+  expected.push_back(T(77));
+  unaligned<Index> indices(entries.indices);
+  unaligned<T> values(entries.values), dense(n + 1, T(77));
+  start_write_entries(indices.data(), values.data(), count, begin, dense.data(), n, T(5), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(dense.copy(), expected));
+}
+
+TEST(device_write, of_every_size_and_type_has_the_bits_of_the_host) {
+  compare_write<float, std::uint32_t>(0, 0, 1, 0);
+  for (const std::size_t n : {1U, 255U, 16383U, 16384U, 16385U, 40'000U}) {
+    compare_write<float, std::uint32_t>(0, 7, 1, n);
+    compare_write<float, std::uint32_t>(n, 7, 1, n);
+    compare_write<float, std::uint32_t>(n / 40, 7, 20, n); // the last tiles have no entry
+  }
+  compare_write<double, std::uint64_t>(900, std::uint64_t{5} << 32, 20, 20'000);
+  compare_write<float, std::uint32_t>(17'000, ~0U - 17'000, 1, 17'001);
+  compare_write<std::int64_t, std::uint32_t>(33, 0, 3, 100);
+}
+
+/// Lists some of the indices of the entries, and others.
+template <class T, class Index>
+void compare_unlisted(std::size_t count, std::uint64_t gap, std::size_t listed_count, std::uint64_t listed_gap) {
+  SCOPED_TRACE(testing::Message() << count << " entries, " << listed_count << " listed");
+  const auto entries = random_entries<T, Index>(count, 3, gap, count);
+  const auto list = random_entries<T, Index>(listed_count, 0, listed_gap, count + 1).indices;
+  vector<T> expected(count * gap + 4, T(5));
+  for (std::size_t e = 0; e < count; ++e) {
+    if (!std::binary_search(list.begin(), list.end(), entries.indices[e]))
+      expected[static_cast<std::size_t>(entries.indices[e])] = entries.values[e];
+  }
+  unaligned<Index> indices(entries.indices), listed(list);
+  unaligned<T> values(entries.values), dense(expected.size(), T(5));
+  start_assign_unlisted(indices.data(), values.data(), count, listed.data(), list.size(), dense.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_TRUE(same_bits(dense.copy(), expected));
+}
+
+TEST(device_assign_unlisted, of_every_size_and_type_has_the_bits_of_a_loop) {
+  for (const std::size_t count : {0U, 1U, 31U, 2047U, 2048U, 2049U, 5000U}) {
+    for (const std::size_t listed : {0U, 1U, 100U, 6000U}) compare_unlisted<float, std::uint32_t>(count, 3, listed, 3);
+    compare_unlisted<float, std::uint32_t>(count, 60, 20'000, 3); // many are listed between two entries
+    compare_unlisted<float, std::uint32_t>(count, 1, count, 1);   // the same indices, three entries later
+  }
+  compare_unlisted<double, std::uint64_t>(900, 4, 700, 4);
+  compare_unlisted<std::int32_t, std::uint64_t>(900, 4, 700, 4);
+  compare_unlisted<std::int64_t, std::uint32_t>(900, 4, 700, 4);
+}
+
 TEST(device_scatter, of_every_size_type_and_operation_has_the_bits_of_the_host) {
   for (const std::size_t count : {0U, 1U, 31U, 2047U, 2048U, 2049U, 5000U})
     compare_scatter<float, std::uint32_t>(count, 7, spar::sum{});
@@ -287,10 +375,13 @@ void compare_reached(const vector<T>& values, const magnitude_probes<T>& probes)
     ++expected[static_cast<std::size_t>(std::count_if(probes.probe, probes.probe + probes.count, reaches))];
   }
   unaligned<T> in(values);
-  unaligned<std::uint64_t> reached(32, 99);
-  start_count_reached(in.data(), values.size(), probes, reached.data(), nullptr);
-  kernel_test::finish();
-  EXPECT_EQ(reached.copy(), expected);
+  unaligned<std::uint64_t> words(count_words, 0);
+  for (int call = 0; call < 2; ++call) { // the second one with the words of the first one
+    unaligned<std::uint64_t> reached(32, 99);
+    start_count_reached(in.data(), values.size(), probes, reached.data(), words.data(), nullptr);
+    kernel_test::finish();
+    EXPECT_EQ(reached.copy(), expected);
+  }
 }
 
 /// Ascending probes at magnitudes of values or at random, some of them equal, also the lowest and the greatest one.

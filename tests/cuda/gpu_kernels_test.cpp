@@ -54,6 +54,8 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "partition by a list ",
                                 "copy_differing, 6 % ",
                                 "scatter_assign ",
+                                "write_entries, 3 % ",
+                                "assign_unlisted ",
                                 "scatter ",
                                 "scatter_difference ",
                                 "check_indices ",

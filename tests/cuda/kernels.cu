@@ -28,7 +28,7 @@ namespace spar::kernel {
                                               cudaStream_t);                                                           \
   template void start_merge_many<T, Index, sum>(const device_coo<T, Index>*, std::uint64_t, std::uint64_t,             \
                                                 std::uint64_t, Index*, T*, sum, std::uint64_t*, std::uint64_t*,        \
-                                                cudaStream_t);                                                         \
+                                                std::uint64_t*, cudaStream_t);                                         \
   template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
                                            std::uint64_t*, std::uint64_t*, cudaStream_t);
 
@@ -60,9 +60,13 @@ template void start_fill<float>(float*, std::uint64_t, float, cudaStream_t);
 template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
 
 #define SPAR_INSTANTIATE_ENTRIES(T, Index)                                                                             \
-  template void start_copy_entries<T, Index>(const Index*, const T*, std::uint64_t, Index*, T*, cudaStream_t);         \
+  template void start_copy_entries<T, Index>(const entry_pieces<T, Index>&, Index*, T*, cudaStream_t);                 \
   template void start_scatter_assign<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*,               \
                                                cudaStream_t);                                                          \
+  template void start_write_entries<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, std::uint64_t, \
+                                              T, cudaStream_t);                                                        \
+  template void start_assign_unlisted<T, Index>(const Index*, const T*, std::uint64_t, const Index*, std::uint64_t,    \
+                                                T*, cudaStream_t);                                                     \
   template void start_scatter<T, Index, sum>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, sum,            \
                                              cudaStream_t);                                                            \
   template void start_partition<T, Index, by_cut<T>>(device_coo<T, Index>, std::uint64_t, by_cut<T>, Index*, T*,       \
@@ -92,7 +96,8 @@ SPAR_INSTANTIATE_SEARCH(std::uint32_t)
 SPAR_INSTANTIATE_SEARCH(std::uint64_t)
 
 #define SPAR_INSTANTIATE_PROBES(T)                                                                                     \
-  template void start_count_reached<T>(const T*, std::uint64_t, magnitude_probes<T>, std::uint64_t*, cudaStream_t);
+  template void start_count_reached<T>(const T*, std::uint64_t, magnitude_probes<T>, std::uint64_t*, std::uint64_t*,   \
+                                       cudaStream_t);
 
 SPAR_INSTANTIATE_PROBES(float)
 SPAR_INSTANTIATE_PROBES(double)
@@ -155,6 +160,8 @@ int main() {
   print("copy_differing<int64", sizeof(kernels::differing_memory<std::int64_t>));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_memory));
+  print("write_entries<", sizeof(kernels::block_range));
+  print("assign_unlisted<", sizeof(kernels::block_range));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));
   print("zfp_decode<", sizeof(kernels::zfp_group::decode_memory));
   print("merge<float,uint32", sizeof(kernels::merge_tile<float, std::uint32_t>::memory));

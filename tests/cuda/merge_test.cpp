@@ -154,10 +154,12 @@ void compare_many(const vector<coo<T, Index>>& streams, std::uint64_t begin, std
   const std::size_t room = std::min<std::size_t>(total, end - begin);
   coo<T, Index> got{vector<Index>(room), vector<T>(room)};
   vector<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), end - begin), 0xdeadbeef);
-  vector<std::uint64_t> counted(1);
+  vector<std::uint64_t> counted(2);
   spar::kernel::start_merge_many<T, Index>(parts.data(), parts.size(), begin, end, got.indices.data(),
-                                           got.values.data(), op, counted.data(), words.data(), nullptr);
+                                           got.values.data(), op, counted.data(), counted.data() + 1, words.data(),
+                                           nullptr);
   kernel_test::finish();
+  EXPECT_EQ(counted[1], 0U);
   const std::uint64_t merged = counted[0];
   ASSERT_LE(merged, room);
   got.indices.resize(merged), got.values.resize(merged);
@@ -192,6 +194,61 @@ TEST(device_merge_many, of_every_density_type_and_operation) {
   compare_many(random_streams<double, std::uint64_t>(4, 3000, ~0ULL - 9000, ~0ULL, 1), ~0ULL - 9000, ~0ULL);
   compare_many(random_streams<std::int32_t, std::uint32_t>(5, 3000, 0, 9000, 2), 0, 9000, spar::product{});
   compare_many(random_streams<float, std::uint32_t>(5, 9000, 0, 9000, 3), 0, 9000, spar::minimum{});
+}
+
+/// Whether the kernels find fault with one of two streams, whose indices are `indices`. The other has all indices, so
+/// that any index that is taken for one of another place is out of its order.
+template <class Index>
+bool finds_wrong(const vector<Index>& indices, std::uint64_t begin, std::uint64_t end) {
+  const vector<float> values(std::max<std::size_t>(indices.size(), end - begin), 1);
+  vector<Index> all(end - begin);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Index>(begin + i);
+  const vector<spar::kernel::device_coo<float, Index>> parts{{indices.data(), values.data(), indices.size()},
+                                                             {all.data(), values.data(), all.size()}};
+  vector<Index> out_i(end - begin);
+  vector<float> out_v(end - begin);
+  vector<std::uint64_t> words(spar::kernel::merge_many_words<float>(2, end - begin), 0xdeadbeef), counted(2);
+  spar::kernel::start_merge_many<float, Index>(parts.data(), 2, begin, end, out_i.data(), out_v.data(), spar::sum{},
+                                               counted.data(), counted.data() + 1, words.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_LE(counted[0], end - begin);
+  return counted[1] != 0;
+}
+
+template <class Index>
+void find_wrong_indices(std::uint64_t begin) {
+  SCOPED_TRACE(testing::Message() << "from " << begin);
+  constexpr std::size_t range = 18'000, stride = 3, count = range / stride;
+  vector<Index> good(count);
+  for (std::size_t e = 0; e < count; ++e) good[e] = static_cast<Index>(begin + stride * e);
+  EXPECT_FALSE(finds_wrong(good, begin, begin + range));
+  EXPECT_FALSE(finds_wrong(vector<Index>(), begin, begin + range));
+  EXPECT_TRUE(finds_wrong(good, begin + 1, begin + range));
+  EXPECT_TRUE(finds_wrong(good, begin, std::uint64_t{good.back()}));
+  EXPECT_FALSE(finds_wrong(good, begin, std::uint64_t{good.back()} + 1));
+  // At the ends, and at both sides of the first window's end; the wrong index is in the same window or in another one.
+  for (const std::size_t at : {std::size_t{0}, std::size_t{2730}, std::size_t{2731}, count - 1}) {
+    for (const std::int64_t off : {-1'000'000, -9000, -4, -3, 3, 4, 9000, 1'000'000}) {
+      auto wrong = good;
+      wrong[at] = static_cast<Index>(wrong[at] + static_cast<Index>(off));
+      const bool ascends = (at == 0 || wrong[at - 1] < wrong[at]) && (at + 1 == count || wrong[at] < wrong[at + 1]);
+      const bool in_range = wrong[at] >= begin && wrong[at] < begin + range;
+      EXPECT_EQ(finds_wrong(wrong, begin, begin + range), !ascends || !in_range) << at << " by " << off;
+    }
+  }
+  auto reversed = good;
+  std::reverse(reversed.begin(), reversed.end());
+  EXPECT_TRUE(finds_wrong(reversed, begin, begin + range));
+  std::mt19937_64 random(begin);
+  std::shuffle(reversed.begin(), reversed.end(), random);
+  EXPECT_TRUE(finds_wrong(reversed, begin, begin + range));
+  for (Index& i : reversed) i = static_cast<Index>(random());
+  EXPECT_TRUE(finds_wrong(reversed, begin, begin + range));
+}
+
+TEST(device_merge_many, finds_indices_that_do_not_ascend_or_leave_the_range) {
+  find_wrong_indices<std::uint32_t>(2'000'000);
+  find_wrong_indices<std::uint64_t>(std::uint64_t{1} << 40);
 }
 
 TEST(device_merge_many, does_not_depend_on_the_order_of_threads_and_blocks) {

@@ -27,7 +27,7 @@ struct selected_sum {
   /// The reduced entries, equal on all ranks.
   sparse_stream<T, Index> sum;
   /// The entries that this rank contributed. In gTopk, some of these entries may be in other ranks' residuals instead
-  /// of in `sum`.
+  /// of in `sum`; on a device, some may be in this rank's residual.
   sparse_stream<T, Index> contributed;
 };
 
@@ -70,15 +70,15 @@ void put_back_unlisted(sparse_stream<T, Index>& mine, std::span<const Index> win
 } // namespace detail
 
 /// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
-/// them. The entries whose indices are in `sum` stay in `mine`.
+/// them. The entries whose indices are in `sum` stay in `mine`; in device memory, all stay, because their number would
+/// be needed on the host.
 template <transport Net, element T, index_type Index>
-local::answer<Net> put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
-                                    residual_view<T> x) {
+void put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
+                      residual_view<T> x) {
   if constexpr (values_on_device<Net>)
-    return local::then(net, net.net().streams().drop_unlisted(mine, sum.indices()),
-                       [x](const sparse_stream<T, Index>& dropped) { x.assign(dropped.view().entries()); });
+    x.assign_unlisted(std::as_const(mine).view().entries(), sum.indices());
   else
-    return detail::put_back_unlisted(mine, sum.indices(), x, net.memory()), local::ready<>();
+    detail::put_back_unlisted(mine, sum.indices(), x, net.memory());
 }
 
 /// Calls the selector of the composition `parts`, with the state `now`; `prepare` computes the values of `x` before the

@@ -37,6 +37,15 @@ class host_place {
   static void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) noexcept {
     to.write(at, v);
   }
+  /// Overwrites the entries of `to` with those of up to four sparse streams, one after the other.
+  template <element T, index_type Index>
+  static void write_pieces(sparse_stream<T, Index>& to, std::span<const stream_view<T, Index>> from) noexcept {
+    std::size_t at = 0;
+    for (const auto& v : from) {
+      to.write(at, v);
+      at += v.count();
+    }
+  }
   /// Returns `list` as a piece of a message, whose other pieces are entries. May make the piece in `room`, which must
   /// then outlive the message.
   static std::span<const std::uint64_t> to_message(std::span<const std::uint64_t> list,
@@ -73,6 +82,10 @@ class gathered {
   [[nodiscard]] std::size_t size() const noexcept { return parts_; }
   /// The total number of entries in all parts.
   [[nodiscard]] std::uint64_t count() const noexcept { return begin(parts_); }
+  /// The indices of all parts.
+  [[nodiscard]] std::span<const Index> indices() const noexcept { return entries_.indices(); }
+  /// The number of entries in the parts up to and including part i, for each i.
+  [[nodiscard]] std::span<const std::uint64_t> ends() const noexcept { return begins_.span().subspan(1, parts_); }
   /// Returns a view of part `i`, from 0 to size() - 1.
   [[nodiscard]] stream_view<T, Index> part(std::size_t i) const {
     const std::size_t length = begin(i + 1) - begin(i);
@@ -105,7 +118,7 @@ class gathered {
   /// values. The message refers to the memory of this object.
   template <class Place>
   [[nodiscard]] payload encode_first(std::size_t parts, const Place& place) {
-    const auto ends = place.to_message(std::as_const(begins_).span().subspan(1, parts), sent_);
+    const auto ends = place.to_message(this->ends().first(parts), sent_);
     const sparse_stream<T, Index>& entries = entries_;
     return {wire_format::parts,
             begin(parts),
@@ -147,17 +160,17 @@ class gathered {
       return part <= parts_ ? begin(part) : own + ends[part - parts_ - 1];
     };
     gathered sum(dimension(), own + in.head().count, begins_.size() - 1, place);
+    stream_view<T, Index> pieces[4];
+    std::size_t count = 0;
     const auto append = [&](std::size_t from, std::size_t to) {
-      const std::uint64_t at = sum.count(), begin = begin_of(from), end = begin_of(to), own_end = std::min(end, own);
-      if (begin < own_end) place.write(sum.entries_, at, entries_.view().entries_from(begin, own_end));
-      if (own < end) {
-        const std::uint64_t from_arrived = std::max(begin, own);
-        place.write(sum.entries_, at + (from_arrived - begin), arrived.entries_from(from_arrived - own, end - own));
-      }
+      const std::uint64_t at = sum.count(), begin = begin_of(from), end = begin_of(to);
+      pieces[count++] = entries_.view().entries_from(std::min(begin, own), std::min(end, own));
+      pieces[count++] = arrived.entries_from(std::max(begin, own) - own, std::max(end, own) - own);
       for (std::size_t part = from + 1; part <= to; ++part) sum.begin(++sum.parts_) = at + (begin_of(part) - begin);
     };
     append(first, all);
     append(0, first);
+    place.write_pieces(sum.entries_, std::span<const stream_view<T, Index>>(pieces));
     return sum;
   }
 

@@ -23,9 +23,10 @@ namespace detail {
 template <element T>
 struct residual_change {
   enum class kind : std::uint8_t {
-    assign,   ///< a value of the residual becomes values[e]
-    add,      ///< values[e] is added
-    add_error ///< values[e] - decoded[e] is added, rounded once, if it is finite
+    assign,          ///< a value of the residual becomes values[e]
+    assign_unlisted, ///< the same, unless its index is one of the ascending indices `listed`
+    add,             ///< values[e] is added
+    add_error        ///< values[e] - decoded[e] is added, rounded once, if it is finite
   };
 
   kind what;
@@ -35,6 +36,8 @@ struct residual_change {
   const T* values;
   const T* decoded; // null unless `what` is add_error
   std::size_t count;
+  const void* listed = nullptr; // of the type of `indices`
+  std::size_t listed_count = 0;
 };
 
 } // namespace detail
@@ -62,6 +65,15 @@ class residual_view {
   void assign(coo_span<T, Index> entries) const {
     if (make_ != nullptr) return put(kind::assign, entries, nullptr);
     if (!values_.empty()) kernel::scatter_assign(entries, 0, values_.data());
+  }
+  /// The same for the entries whose index is not one of the ascending indices `listed`; only for a residual in memory
+  /// of a device.
+  template <index_type Index>
+  void assign_unlisted(coo_span<T, Index> entries, std::span<const Index> listed) const {
+    if (make_ == nullptr) return;
+    make_(self_, values_,
+          {kind::assign_unlisted, entries.indices.data(), sizeof(Index), 0, entries.values.data(), nullptr,
+           entries.size(), listed.data(), listed.size()});
   }
   /// Adds the values of `entries`.
   template <index_type Index>

@@ -117,6 +117,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
   fixed_vector<sparse_stream<T, Index>> sums(memory, (ranks + bucket - 1) / bucket);
   for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
 
+  const auto checked = dense == nullptr ? local::index_check::later : local::index_check::now; // later: by the merge
   const bool withholds = within != nullptr && within->count(slice, ranks);
   const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
   // Every rank sends to its peers in a different order, so that no rank gets the messages of all others at once.
@@ -135,7 +136,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
     co_await receiving[i];
     const std::size_t source = (rank + 2 * ranks - 1 - i) % ranks;
     if (within != nullptr && within->note(arrived[i])) continue; // all slices are void
-    const auto part = co_await arrived[i].view(net, slices, block);
+    const auto part = co_await arrived[i].view(net, slices, block, checked);
     if (dense == nullptr && part.is_dense() && part.count() > 0) {
       raise<corrupt_message>(
           {"a dense slice of ", part.count(), " values arrived in a split phase; expected a sparse slice"});

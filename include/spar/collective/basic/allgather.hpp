@@ -114,13 +114,15 @@ struct bruck_allgather : algorithm_defaults {
 
   /// Gathers streams in place, for a lending codec: at first, `have` contains only this rank's stream, and at the end,
   /// the streams of all ranks. If `owned` is true, the indices of rank r's stream must be in block r of
-  /// `uniform_ownership{n, P}`. The caller must await the task at once, because the task refers to `have`.
+  /// `uniform_ownership{n, P}`. On a device, the indices are checked at the end, and only if `owned` is true; otherwise
+  /// the caller must check them. The caller must await the task at once, because the task refers to `have`.
   template <transport Net, element T, index_type Index, class Codec = storage::coo>
     requires lending_codec<Codec, T, Index>
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, residual_view<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
     const auto place = local::place(net);
+    const auto range_of = [&](rank_t r) { return owned ? owner[r] : index_range{0, have.dimension()}; };
     // The streams are stored in order of arrival: the stream of this rank, then the streams of all higher ranks, then
     // the streams of ranks 0, 1 and so on. The last round moves the stream of rank 0 to the front.
     for (rank_t distance = 1; distance < p; distance *= 2) {
@@ -129,20 +131,22 @@ struct bruck_allgather : algorithm_defaults {
       auto sending = net.send((net.rank() + p - distance) % p, have.encode_first(count, place));
       message_buffer in(net.value_memory());
       co_await net.receive(source, in);
-      const auto range_of = [&](std::size_t part) {
-        const auto r = static_cast<rank_t>((static_cast<std::size_t>(source) + part) % static_cast<std::size_t>(p));
-        return owned ? owner[r] : index_range{0, have.dimension()};
-      };
       buffer<std::uint64_t> list;
       const std::span<const std::uint64_t> ends = co_await local::read_list(net, in.piece<std::uint64_t>(0), list);
       have.check(in, ends, count);
-      co_await local::check_parts(net, in.piece<Index>(1), ends, range_of);
+      if constexpr (!values_on_device<Net>)
+        check_parts(in.piece<Index>(1), ends,
+                    [&](std::size_t part) { return range_of((source + static_cast<rank_t>(part)) % p); });
       const bool last = distance >= p - distance;
       const rank_t first = last ? (p - net.rank()) % p : 0; // the position of the stream of rank 0
       auto next = have.joined(in, ends, place, static_cast<std::size_t>(first));
       in.release();
       co_await sending;
       have = std::move(next);
+    }
+    if constexpr (values_on_device<Net>) {
+      const auto of_part = [&](std::size_t part) { return range_of(static_cast<rank_t>(part)); };
+      if (owned && p > 1) co_await local::check_parts(net, std::as_const(have).indices(), have.ends(), of_part);
     }
     // Copying and checking a gathered entry takes half as long as merging an entry.
     net.compute(have.count() / 2);

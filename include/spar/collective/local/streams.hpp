@@ -55,7 +55,8 @@ answer<Net, sparse_stream<T, Index>> merge(channel<Net> net, const stream_view<T
     return ready<sparse_stream<T, Index>>::from(
         [&] { return spar::merge(left, right, range, limit, op, net.memory()); });
 }
-/// Reduces sparse `parts` from left to right (see storage/merge.hpp).
+/// Reduces sparse `parts` from left to right (see storage/merge.hpp). On a device, throws `corrupt_message` unless the
+/// indices of each part ascend strictly in `range`; on the host, they must.
 template <transport Net, element T, index_type Index, reduction<T> Op>
 answer<Net, sparse_stream<T, Index>> merge_many(channel<Net> net, std::span<const stream_view<T, Index>> parts,
                                                 std::uint64_t n, index_range range, Op op) {
@@ -106,6 +107,12 @@ answer<Net, sparse_stream<T, Index>> keep_largest(channel<Net> net, sparse_strea
     return ready<sparse_stream<T, Index>>::from([&] { return selector::keep_largest(s, k, net.memory()); });
 }
 
+/// When the indices of a message are checked. On a device, a check that would have to be awaited may be left to what
+/// reads the indices first; on the host, they are always checked at once.
+enum class index_check : bool {
+  now,
+  later ///< on a device, the caller passes the stream to `merge_many` or `check_indices` before it uses the indices
+};
 /// Throws `corrupt_message` unless the `indices` of a received stream ascend strictly inside `range`.
 template <transport Net, index_type Index>
 answer<Net> check_indices([[maybe_unused]] channel<Net> net, std::span<const Index> indices, index_range range) {
@@ -135,12 +142,14 @@ answer<Net> count_below([[maybe_unused]] channel<Net> net, std::span<const Index
   }
 }
 
-/// Returns the list that `piece` of a received message contains. On a device, copies the list to `room`.
+/// Returns the list that `piece` of a received message contains. On a device, copies the list to `room`, unless it is
+/// in memory of the host that the sender has lent.
 template <transport Net>
 answer<Net, std::span<const std::uint64_t>> read_list([[maybe_unused]] channel<Net> net,
                                                       std::span<const std::uint64_t> piece,
                                                       [[maybe_unused]] buffer<std::uint64_t>& room) {
   if constexpr (values_on_device<Net>) {
+    if (net.net().lends()) return known(net, piece);
     room = buffer<std::uint64_t>(net.memory(), piece.size());
     return then(net, net.net().streams().download(room.span(), piece.data()),
                 [&room] { return std::span<const std::uint64_t>(room.span()); });

@@ -68,7 +68,8 @@ inline bool balancing_pays(std::span<const std::uint64_t> bounds) {
 /// share. The entries keep their order across all ranks. With all entries numbered in this order, the old share of rank
 /// r is [bounds[r], bounds[r + 1]); `bounds` has P + 1 elements. A rank sends one message to each other rank whose new
 /// share overlaps the sender's old share. Adds the rounding errors of the encodings of moved entries to `residual`,
-/// unless `residual` is empty. Throws `corrupt_message` if a message is dense or has the wrong number of entries.
+/// unless `residual` is empty. Throws `corrupt_message` if a message is dense or has the wrong number of entries. On a
+/// device, the caller must check the indices.
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
 task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, Index> mine,
                                              std::span<const std::uint64_t> bounds, Storage store = {},
@@ -109,7 +110,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   if (kept.size() > 0) local::write(net, share, kept.begin - target[rank].begin, part(kept));
   for (std::size_t i = 0; i < receiving.size(); ++i) {
     co_await receiving[i];
-    const auto theirs = co_await arrived[i].view(net, streams, all);
+    const auto theirs = co_await arrived[i].view(net, streams, all, local::index_check::later);
     if (theirs.count() != places[i].size() || theirs.is_dense()) {
       raise<corrupt_message>({"a message of ", theirs.count(), theirs.is_dense() ? " dense values" : " entries",
                               " arrived while the ranks balanced their shares; expected ", places[i].size(),

@@ -153,7 +153,7 @@ struct balanced_owners {
     if constexpr (has_quotas<Topology, Storage>) keep_counts(riders.span(), now.counts);
     sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
                                                          shares.span(), last.evened_out, store, residual);
-    co_await put_back_dropped(net, mine, sum.view(), residual);
+    put_back_dropped(net, mine, sum.view(), residual);
     if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), residual);
     ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));

@@ -113,7 +113,7 @@ struct pruned_owners {
     keep_counts(riders.span(), now.counts);
     sparse_stream<T, Index> sum =
         co_await gather_winners(net, reduced.view(), shares.span(), owner, mine.view(), known, codec);
-    co_await put_back_dropped(net, mine, sum.view(), residual);
+    put_back_dropped(net, mine, sum.view(), residual);
     ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }

@@ -134,9 +134,11 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
 
 /// Returns a view of the entries in a received message, which is in device memory.
 template <element T, index_type Index, transport Net>
-task<stream_view<T, Index>> decode_on_device(channel<Net> net, const message_buffer& in, index_range range) {
+task<stream_view<T, Index>> decode_on_device(channel<Net> net, const message_buffer& in, index_range range,
+                                             local::index_check when) {
   const auto not_yet = [](std::span<const Index>, index_range) {};
   const auto view = decode<T, Index>(in, range, not_yet);
+  if (when == local::index_check::later) return local::known(net, view);
   return local::then(net, local::check_indices(net, view.indices(), range), [view] { return view; });
 }
 
@@ -257,11 +259,12 @@ class incoming : public message_buffer {
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
   /// malformed. Releases the message of an encoded stream after decoding, because the sender may wait for the release.
   template <transport Net>
-  local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range) {
+  local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range,
+                                                 [[maybe_unused]] local::index_check when = local::index_check::now) {
     const header& h = head();
     if (h.format == wire_format::dense) return local::known(net, decode<T, Index>(*this, range));
     if constexpr (values_on_device<Net>) {
-      if (h.format == wire_format::sparse) return detail::decode_on_device<T, Index>(net, *this, range);
+      if (h.format == wire_format::sparse) return detail::decode_on_device<T, Index>(net, *this, range, when);
     } else if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
       if (h.format == wire_format::sparse)
         return local::known(net, storage::streams_of(store).template borrow<T, Index>(*this, range));
@@ -292,11 +295,12 @@ class incoming<Storage, T, Index> : public message_buffer {
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
   /// malformed.
   template <transport Net>
-  [[gnu::noinline]] local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store,
-                                                                   index_range range) const {
+  [[gnu::noinline]] local::answer<Net, stream_view<T, Index>>
+  view(channel<Net> net, const Storage& store, index_range range,
+       [[maybe_unused]] local::index_check when = local::index_check::now) const {
     if (head().format == wire_format::dense) return local::known(net, decode<T, Index>(*this, range));
     if constexpr (values_on_device<Net>)
-      return detail::decode_on_device<T, Index>(net, *this, range);
+      return detail::decode_on_device<T, Index>(net, *this, range, when);
     else
       return local::known(net, storage::streams_of(store).template borrow<T, Index>(*this, range));
   }

@@ -1,16 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Fills and combines vectors in device memory, and writes entries to one or reduces entries into one. The device's
-// versions of `kernel::combine`, `kernel::scatter`, `kernel::scatter_assign` and `kernel::scatter_difference`.
+// versions of `kernel::combine`, `kernel::scatter`, `kernel::scatter_assign`, `kernel::scatter_difference` and
+// `put_back_dropped`.
 #pragma once
 
 #include <spar/core/element.hpp>
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/rows.cuh>
+#include <spar/cuda/kernel/search.cuh>
+#include <spar/cuda/kernel/tiles.cuh>
 
 #include <cstdint>
 
 namespace spar::kernel {
+
+/// Up to four streams of entries in device memory, one after the other.
+template <element T, index_type Index>
+struct entry_pieces {
+  static constexpr unsigned most = 4;
+
+  const Index* indices[most] = {};
+  const T* values[most] = {};
+  std::uint64_t begins[most + 1] = {}; // the number of entries in the pieces before each, and in all `pieces`
+  unsigned pieces = 0;
+
+  void add(const Index* its_indices, const T* its_values, std::uint64_t count) {
+    if (count == 0) return;
+    indices[pieces] = its_indices;
+    values[pieces] = its_values;
+    begins[pieces + 1] = begins[pieces] + count;
+    ++pieces;
+  }
+  [[nodiscard]] std::uint64_t count() const { return begins[pieces]; }
+};
 
 namespace detail {
 
@@ -51,19 +74,97 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 
 template <class T, class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    copy_entries(const Index* indices, const T* values, std::uint64_t count, Index* out_i, T* out_v) {
-  spar::detail::for_rows(count, [&](std::uint64_t e) {
-    const Index index = indices[e];
-    const T value = values[e];
-    out_i[e] = index;
-    out_v[e] = value;
-  });
+    copy_entries(entry_pieces<T, Index> from, Index* out_i, T* out_v) {
+  struct entry {
+    Index index;
+    T value;
+  };
+  const auto read = [&](std::uint64_t e) {
+    unsigned piece = 0;
+    while (e >= from.begins[piece + 1]) ++piece;
+    const std::uint64_t at = e - from.begins[piece];
+    return entry{from.indices[piece][at], from.values[piece][at]};
+  };
+  const auto write = [&](std::uint64_t e, const entry& x) { out_i[e] = x.index, out_v[e] = x.value; };
+  spar::detail::for_rows(from.begins[from.pieces], read, write);
 }
 
 template <class T, class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     scatter_assign(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense) {
   spar::detail::for_rows(count, [&](std::uint64_t e) { dense[indices[e] - begin] = values[e]; });
+}
+
+/// The part of a list of ascending indices in which those of a block are, in shared memory.
+struct block_range {
+  std::uint64_t ends[2];
+
+  /// Finds the indices in [begin, end). Two warps search at the same time.
+  template <class Index>
+  __device__ void find(const Index* indices, std::uint64_t count, std::uint64_t begin, std::uint64_t end) {
+    if (const unsigned warp = spar::detail::warp_of_thread(); warp < 2)
+      ends[warp] = find_bound_by_warp(indices, count, warp == 0 ? begin : end);
+    __syncthreads();
+  }
+};
+
+/// A tile of `write_entries`.
+struct written_tile {
+  static constexpr unsigned threads = 256;
+  static constexpr std::uint64_t values = 64 * threads; // so many that few searches wait for memory
+};
+
+/// Each block writes the values of a tile, and then the entries over them, while the tile is in the cache: entries that
+/// are written to memory alone, one in a sector, take as long as whole sectors that are read and written.
+template <class T, class Index>
+__global__ void __launch_bounds__(written_tile::threads)
+    write_entries(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
+                  std::uint64_t n, T absent) {
+  using tile = written_tile;
+  auto& mine = spar::detail::block_memory<block_range>();
+  const std::uint64_t first = blockIdx.x * tile::values, end = n - first < tile::values ? n : first + tile::values;
+  for (std::uint64_t at = first + threadIdx.x; at < end; at += tile::threads) dense[at] = absent;
+  mine.find(indices, count, begin + first, begin + end);
+  for (std::uint64_t e = mine.ends[0] + threadIdx.x; e < mine.ends[1]; e += tile::threads)
+    dense[indices[e] - begin] = values[e];
+}
+
+template <class T, class Index>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    assign_unlisted(const Index* indices, const T* values, std::uint64_t count, const Index* listed,
+                    std::uint64_t listed_count, T* dense) {
+  constexpr unsigned rows = spar::detail::row_tile::rows;
+  auto& part = spar::detail::block_memory<block_range>();
+  const std::uint64_t first = blockIdx.x * spar::detail::row_tile::values;
+  const std::uint64_t end =
+      count - first < spar::detail::row_tile::values ? count : first + spar::detail::row_tile::values;
+  part.find(listed, listed_count, indices[first], std::uint64_t{indices[end - 1]} + 1);
+  const Index* const list = listed + part.ends[0];
+  const std::uint64_t length = part.ends[1] - part.ends[0];
+  Index index[rows];
+  T value[rows];
+  SPAR_UNROLL
+  for (unsigned row = 0; row < rows; ++row) {
+    const std::uint64_t e = spar::detail::row_position(row, count);
+    index[row] = indices[e];
+    value[row] = values[e];
+  }
+  // Searches for all rows at the same time, so that the reads of one search need not wait for those of another.
+  std::uint64_t below[rows] = {}; // indices of the list that are known to be below that of the row
+  std::uint64_t step = 1;
+  while (step * 2 <= length) step *= 2;
+  for (; step > 0; step /= 2) {
+    SPAR_UNROLL
+    for (unsigned row = 0; row < rows; ++row) {
+      const std::uint64_t next = below[row] + step;
+      if (next <= length && list[next - 1] < index[row]) below[row] = next;
+    }
+  }
+  SPAR_UNROLL
+  for (unsigned row = 0; row < rows; ++row) {
+    const bool is_listed = below[row] < length && list[below[row]] == index[row];
+    if (!is_listed) dense[index[row]] = value[row]; // beyond the end, the last entry again
+  }
 }
 
 template <class T, class Index, class Op>
@@ -121,11 +222,10 @@ void start_find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test
   spar::detail::launch_rows(detail::find_any<Test, T>, n, stream, x, n, found, test);
 }
 
-/// Starts a kernel that copies `count` entries. All pointers point to device memory.
+/// Starts a kernel that copies entries to `out_i` and `out_v`, which must not overlap them and point to device memory.
 template <element T, index_type Index>
-void start_copy_entries(const Index* indices, const T* values, std::uint64_t count, Index* out_i, T* out_v,
-                        cudaStream_t stream) {
-  spar::detail::launch_rows(detail::copy_entries<T, Index>, count, stream, indices, values, count, out_i, out_v);
+void start_copy_entries(const entry_pieces<T, Index>& from, Index* out_i, T* out_v, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::copy_entries<T, Index>, from.count(), stream, from, out_i, out_v);
 }
 
 /// Starts a kernel that sets dense[indices[e] - begin] to values[e] for e < count. The indices must be distinct and at
@@ -134,6 +234,28 @@ template <element T, index_type Index>
 void start_scatter_assign(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
                           cudaStream_t stream) {
   spar::detail::launch_rows(detail::scatter_assign<T, Index>, count, stream, indices, values, count, begin, dense);
+}
+
+/// Starts a kernel that sets dense[indices[e] - begin] to values[e] for e < count, and all other of the n values at
+/// `dense` to `absent`. The indices must ascend strictly in [begin, begin + n). All pointers point to device memory.
+template <element T, index_type Index>
+void start_write_entries(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
+                         std::uint64_t n, T absent, cudaStream_t stream) {
+  using tile = detail::written_tile;
+  if (n == 0) return;
+  spar::detail::launch(detail::write_entries<T, Index>, spar::detail::tiles_of(n, tile::values), tile::threads,
+                       sizeof(detail::block_range), stream, indices, values, count, begin, dense, n, absent);
+}
+
+/// Starts a kernel that sets dense[indices[e]] to values[e] for e < count, unless the index is one of the
+/// `listed_count` indices at `listed`. Both arrays of indices ascend strictly. All pointers point to device memory.
+template <element T, index_type Index>
+void start_assign_unlisted(const Index* indices, const T* values, std::uint64_t count, const Index* listed,
+                           std::uint64_t listed_count, T* dense, cudaStream_t stream) {
+  using tile = spar::detail::row_tile;
+  if (count == 0) return;
+  spar::detail::launch(detail::assign_unlisted<T, Index>, spar::detail::tiles_of(count, tile::values), tile::threads,
+                       sizeof(detail::block_range), stream, indices, values, count, listed, listed_count, dense);
 }
 
 /// Starts a kernel that replaces the value d = dense[indices[e] - begin] by op(d, values[e]) for e < count. The indices

@@ -36,7 +36,9 @@ struct merge_window_of {
   };
 };
 
-/// Writes to `bounds[w * parts + p]` the number of entries of part p below window w.
+/// Writes to `bounds[w * parts + p]` the number of entries of part p below window w. The first window begins with the
+/// first entries, and the last one ends after all. So each entry is between the bounds of some window, also if the
+/// entries are in a wrong order, and so the bounds as well.
 template <class T, class Index>
 __global__ void __launch_bounds__(merge_window_of<T>::threads)
     find_windows(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t windows, std::uint64_t begin,
@@ -46,22 +48,24 @@ __global__ void __launch_bounds__(merge_window_of<T>::threads)
   if (number >= (windows + 1) * count) return;
   const device_coo<T, Index> part = parts[number % count];
   const std::uint64_t w = number / count;
-  std::uint64_t low = 0;
-  if (w == windows) low = part.count; // the last window ends after all entries, perhaps beyond the largest number
-  bounds[number] = find_bound(part.indices, low, part.count, begin + w * window::indices);
+  std::uint64_t low = 0, high = part.count;
+  if (w == 0) high = 0;
+  if (w == windows) low = part.count; // the end of the last window may be beyond the largest number
+  bounds[number] = find_bound(part.indices, low, high, begin + w * window::indices);
 }
 
-/// Each block merges the entries of a window.
+/// Each block merges the entries of a window. It checks them on the way, and leaves out those that are wrong.
 template <class T, class Index, class Op>
 __global__ void __launch_bounds__(merge_window_of<T>::threads)
     merge_many(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t windows, std::uint64_t begin,
-               const std::uint64_t* bounds, Index* out_i, T* out_v, Op op, std::uint64_t* merged,
-               std::uint64_t* words) {
+               std::uint64_t end, const std::uint64_t* bounds, Index* out_i, T* out_v, Op op, std::uint64_t* merged,
+               std::uint64_t* wrong, std::uint64_t* words) {
   using window = merge_window_of<T>;
   auto& shared = spar::detail::block_memory<typename window::memory>();
   const spar::detail::tiles all(words);
   const std::uint64_t number = all.take(shared.state);
   const std::uint64_t first = begin + number * window::indices;
+  const std::uint64_t width = end - first < window::indices ? end - first : window::indices;
   const unsigned thread = threadIdx.x, lane = spar::detail::lane_of_thread();
 
   if (thread < window::words) shared.seen[thread] = 0;
@@ -70,7 +74,13 @@ __global__ void __launch_bounds__(merge_window_of<T>::threads)
     const device_coo<T, Index> part = parts[p];
     const std::uint64_t to = bounds[(number + 1) * count + p];
     for (std::uint64_t e = bounds[number * count + p] + thread; e < to; e += window::threads) {
-      const auto at = static_cast<unsigned>(part.indices[e] - first);
+      const Index index = part.indices[e];
+      const std::uint64_t in_window = index - first; // a huge number if the index is below
+      if (in_window >= width || (e > 0 && part.indices[e - 1] >= index)) {
+        *wrong = 1; // all threads write the same value
+        continue;
+      }
+      const auto at = static_cast<unsigned>(in_window);
       const std::uint32_t bit = 1U << at % 32;
       // Of the threads in this loop, only this one changes the bit, because the indices of a part differ.
       const bool has_sum = (atomicOr(&shared.seen[at / 32], bit) & bit) != 0;
@@ -104,13 +114,15 @@ std::uint64_t merge_many_words(std::uint64_t count, std::uint64_t range) {
   return spar::detail::tiles::words(windows) + (windows + 1) * count;
 }
 
-/// Starts kernels that merge `count` streams with indices in [begin, end): an index that is in several gets their
-/// values folded by `op` in the order of the streams. `parts` is an array in device memory. The output must have room
-/// for all entries, or for end - begin if that is less, and must not overlap the streams. Sets `*merged` to the number
-/// of entries written. The bits are those of the host.
+/// Starts kernels that merge `count` streams: an index that is in several gets their values folded by `op` in the order
+/// of the streams. `parts` is an array in device memory. The output must have room for all entries, or for end - begin
+/// if that is less, and must not overlap the streams. Sets `*merged` to the number of entries written. If the indices
+/// of a stream do not ascend strictly in [begin, end), sets `*wrong` to 1, and the entries written are of no use;
+/// otherwise leaves `*wrong` as it is. The bits are those of the host.
 template <element T, index_type Index, reduction<T> Op>
 void start_merge_many(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t begin, std::uint64_t end,
-                      Index* out_i, T* out_v, Op op, std::uint64_t* merged, std::uint64_t* words, cudaStream_t stream) {
+                      Index* out_i, T* out_v, Op op, std::uint64_t* merged, std::uint64_t* wrong, std::uint64_t* words,
+                      cudaStream_t stream) {
   using window = detail::merge_window_of<T>;
   const std::uint64_t windows = spar::detail::tiles_of(end - begin, window::indices);
   std::uint64_t* const bounds = words + spar::detail::tiles::words(windows);
@@ -120,7 +132,7 @@ void start_merge_many(const device_coo<T, Index>* parts, std::uint64_t count, st
                          window::threads, 0, stream, parts, count, windows, begin, bounds);
   }
   spar::detail::launch(detail::merge_many<T, Index, Op>, windows, window::threads, sizeof(typename window::memory),
-                       stream, parts, count, windows, begin, bounds, out_i, out_v, op, merged, words);
+                       stream, parts, count, windows, begin, end, bounds, out_i, out_v, op, merged, wrong, words);
 }
 
 } // namespace spar::kernel

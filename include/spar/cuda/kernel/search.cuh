@@ -37,6 +37,22 @@ __device__ std::uint64_t find_bound(const Index* indices, std::uint64_t low, std
   }
   return low;
 }
+/// The same for the bound between all `count` indices, by a warp, because each comparison takes long: the lanes compare
+/// the last indices of 32 parts of the range at the same time.
+template <class Index>
+__device__ std::uint64_t find_bound_by_warp(const Index* indices, std::uint64_t count, std::uint64_t bound) {
+  std::uint64_t low = 0, high = count;
+  while (low < high) {
+    const std::uint64_t first = low, end = high, part = (end - first - 1) / spar::detail::warp_size + 1;
+    const auto end_of = [&](unsigned parts) { return part * parts < end - first ? first + part * parts : end; };
+    const unsigned lane = spar::detail::lane_of_thread();
+    const bool below = end_of(lane) < end && indices[end_of(lane + 1) - 1] < bound;
+    const auto whole = static_cast<unsigned>(__popc(__ballot_sync(spar::detail::whole_warp, below)));
+    low = end_of(whole);
+    high = low < end ? end_of(whole + 1) - 1 : end;
+  }
+  return low;
+}
 
 inline constexpr unsigned bound_threads = 128; // of a block of `find_bounds`; each thread searches for one bound
 
@@ -75,18 +91,21 @@ struct probe_grid {
   static constexpr unsigned warps = threads / spar::detail::warp_size;
   static constexpr unsigned probes = 31, bins = probes + 1;
   static constexpr std::uint64_t values = spar::detail::row_tile::values, most = 2048;
+  static constexpr unsigned words = bins + 1; // the counts of all blocks, and the number of blocks that have counted
   static std::uint64_t blocks(std::uint64_t n) { return std::min(spar::detail::tiles_of(n, values), most); }
 
   template <class T>
   struct memory {
     magnitude<T> probe[probes];
     std::uint32_t reached[warps][bins]; // a block counts fewer than 2^32 values, as n is less than 2^43
+    bool is_last;
   };
 };
 
 template <class T>
 __global__ void __launch_bounds__(probe_grid::threads)
-    count_reached(const T* values, std::uint64_t n, magnitude_probes<T> probes, unsigned long long* reached) {
+    count_reached(const T* values, std::uint64_t n, magnitude_probes<T> probes, std::uint64_t* reached,
+                  unsigned long long* words) {
   using grid = probe_grid;
   static_assert(grid::warps * grid::bins == grid::threads);
   auto& shared = spar::detail::block_memory<grid::memory<T>>();
@@ -117,10 +136,20 @@ __global__ void __launch_bounds__(probe_grid::threads)
     }
   }
   __syncthreads();
-  if (thread >= grid::bins) return;
-  unsigned long long total = 0;
-  for (unsigned w = 0; w < grid::warps; ++w) total += shared.reached[w][thread];
-  if (total > 0) atomicAdd(&reached[thread], total);
+  if (thread < grid::bins) {
+    unsigned long long total = 0;
+    for (unsigned w = 0; w < grid::warps; ++w) total += shared.reached[w][thread];
+    if (total > 0) atomicAdd(&words[thread], total);
+  }
+  __threadfence(); // the last block must see these counts
+  __syncthreads();
+  if (thread == 0) shared.is_last = atomicAdd(&words[grid::bins], 1ULL) + 1 == gridDim.x;
+  __syncthreads();
+  if (!shared.is_last || thread >= grid::words) return;
+  __threadfence();                                  // the counts must not be read before the ticket
+  volatile unsigned long long& all = words[thread]; // other blocks have changed it
+  if (thread < grid::bins) reached[thread] = all;
+  all = 0;
 }
 
 } // namespace detail
@@ -144,16 +173,18 @@ void start_check_indices(const Index* indices, std::uint64_t count, std::uint64_
   spar::detail::launch_rows(detail::check_indices<Index>, count, stream, indices, count, begin, end, bad);
 }
 
+/// The number of words of device memory that `start_count_reached` needs.
+inline constexpr std::uint64_t count_words = detail::probe_grid::words;
+
 /// Starts a kernel that sets reached[j] to the number of values whose magnitude is at least that of exactly j of the
-/// probes, for all j from 0 to 31. `values` and `reached` point to device memory.
+/// probes, for all j from 0 to 31. The `words` must be zero, and are zero again afterwards. All pointers point to
+/// memory that the device can access.
 template <ranked T>
 void start_count_reached(const T* values, std::uint64_t n, magnitude_probes<T> probes, std::uint64_t* reached,
-                         cudaStream_t stream) {
+                         std::uint64_t* words, cudaStream_t stream) {
   using grid = detail::probe_grid;
-  spar::detail::clear(reached, grid::bins * sizeof(std::uint64_t), stream);
-  if (n == 0) return;
   spar::detail::launch(detail::count_reached<T>, grid::blocks(n), grid::threads, sizeof(grid::memory<T>), stream,
-                       values, n, probes, reinterpret_cast<unsigned long long*>(reached));
+                       values, n, probes, reached, reinterpret_cast<unsigned long long*>(words));
 }
 
 } // namespace spar::kernel

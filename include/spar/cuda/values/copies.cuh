@@ -38,12 +38,17 @@ class device_copies {
 
   template <element T, index_type Index>
   void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) const {
-    T* const values = to.values().data() + at;
     if (v.is_dense())
-      copy(values, v.values());
+      copy(to.values().data() + at, v.values());
     else
-      kernel::start_copy_entries(v.indices().data(), v.values().data(), v.count(), to.indices().data() + at, values,
-                                 stream());
+      write_pieces(to, at, std::span(&v, 1));
+  }
+  /// Overwrites the entries `at`, `at` + 1, and so on of `to` with the entries of up to four sparse streams.
+  template <element T, index_type Index>
+  void write_pieces(sparse_stream<T, Index>& to, std::size_t at, std::span<const stream_view<T, Index>> from) const {
+    kernel::entry_pieces<T, Index> pieces;
+    for (const auto& v : from) pieces.add(v.indices().data(), v.values().data(), v.count());
+    kernel::start_copy_entries(pieces, to.indices().data() + at, to.values().data() + at, stream());
   }
   template <element T, index_type Index>
   [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {

@@ -86,7 +86,7 @@ class device_port : public decorated_port<Inner> {
   void check_device() { device_.check_current(*this, owner); }
   [[nodiscard]] detail::device_values& values() noexcept { return *values_; }
   [[nodiscard]] detail::device_streams& streams() noexcept { return *streams_; }
-  [[nodiscard]] detail::device_place place() noexcept { return detail::device_place(*streams_); }
+  [[nodiscard]] detail::device_place place() noexcept { return detail::device_place(*streams_, lends_); }
   [[nodiscard]] device_pool& value_memory() noexcept { return memory_; }
   /// Whether ranks read messages in each other's device memory.
   [[nodiscard]] bool lends() const noexcept { return lends_; }

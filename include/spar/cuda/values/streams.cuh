@@ -8,10 +8,9 @@
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
 #include <spar/cuda/kernel/partition.cuh>
-#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/values/codecs.cuh>
-#include <spar/cuda/values/copies.cuh>
+#include <spar/cuda/values/counts.cuh>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/threshold_reuse.hpp>
@@ -20,7 +19,6 @@
 #include <spar/storage/wire.hpp>
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -48,9 +46,9 @@ struct device_sum {
 /// their first work into the stream before they return; await them at once, because they refer to their arguments. The
 /// results have the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails.
 /// Entries and values are in device memory; the lists of bounds, probes and counts are on the host.
-class device_streams : public device_copies {
+class device_streams : public device_counts {
  public:
-  using device_copies::device_copies;
+  using device_counts::device_counts;
 
   // Sums (see storage/merge.hpp).
 
@@ -77,6 +75,7 @@ class device_streams : public device_copies {
     out.shrink(count);
     co_return out;
   }
+  /// Throws `corrupt_message` unless the indices of each part ascend strictly in `range`.
   template <element T, index_type Index, class Op>
   [[nodiscard]] task<sparse_stream<T, Index>> merge_many(std::span<const stream_view<T, Index>> parts, std::uint64_t n,
                                                          index_range range, Op op) {
@@ -91,8 +90,14 @@ class device_streams : public device_copies {
     const auto list = upload(std::span<const kernel::device_coo<T, Index>>(entries.span()));
     counter merged(*this, kernel::merge_many_words<T>(entries.size(), range.size()));
     kernel::start_merge_many(list.data(), entries.size(), range.begin, range.end, out.indices().data(),
-                             out.values().data(), op, merged.data(), merged.words(), stream());
+                             out.values().data(), op, merged.data(), merged.flag(), merged.words(), stream());
     co_await merged.written();
+    if (*merged.flag() != 0) {
+      for (const auto& part : parts) {
+        const auto on_host = co_await copy_of(part.indices());
+        spar::check_indices(on_host.span(), range); // says which index is wrong
+      }
+    }
     const std::uint64_t count = merged.value();
     out.shrink(count);
     co_return out;
@@ -101,14 +106,13 @@ class device_streams : public device_copies {
   void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* out, Op op) const {
     const auto& first = parts[0];
     std::size_t next = 1;
-    if (first.is_dense() && first.count() == range.size()) {
+    if (!first.is_dense()) {
+      write_entries(first, range.begin, out, range.size(), op.template neutral<T>());
+    } else if (first.count() == range.size()) {
       copy(out, first.values());
     } else {
       kernel::start_fill(out, range.size(), op.template neutral<T>(), stream());
-      if (first.is_dense())
-        next = 0;
-      else // assigns entries: combining with the neutral element changes nothing
-        assign(first, range.begin, out);
+      next = 0;
     }
     for (; next < parts.size(); ++next) {
       const auto& part = parts[next];
@@ -137,71 +141,13 @@ class device_streams : public device_copies {
   }
   template <element T, index_type Index>
   void write_dense(const stream_view<T, Index>& v, std::span<T> out, T absent) const {
-    if (!v.is_dense() || v.count() < out.size()) kernel::start_fill(out.data(), out.size(), absent, stream());
-    if (v.is_dense())
-      copy(out.data() + v.first(), v.values());
-    else
-      assign(v, 0, out.data());
+    if (!v.is_dense()) return write_entries(v, 0, out.data(), out.size(), absent);
+    if (v.count() < out.size()) kernel::start_fill(out.data(), out.size(), absent, stream());
+    copy(out.data() + v.first(), v.values());
   }
 
-  // Checks and counts.
+  // Codecs.
 
-  template <index_type Index>
-  [[nodiscard]] task<void> check_indices(std::span<const Index> indices, index_range range) const {
-    const std::uint64_t end = indices.size();
-    const auto range_of = [&](std::size_t) { return range; };
-    auto checking = check_parts(indices, std::span(&end, 1), range_of);
-    co_await std::move(checking);
-  }
-  /// The same for the parts of a message: part i ends before entry `ends[i]`, and its indices must lie in
-  /// `range_of(i)`. Waits once.
-  template <index_type Index, class RangeOf>
-  [[nodiscard]] task<void> check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends,
-                                       RangeOf range_of) const {
-    auto checking = wrong_indices(indices, ends, range_of);
-    const buffer<Index> wrong = co_await std::move(checking);
-    if (wrong.size() > 0) spar::check_parts(wrong.span(), ends, range_of); // says which index is wrong
-  }
-  /// Returns an empty buffer if the indices are as `check_parts` expects them, otherwise a copy of them on the host.
-  template <index_type Index, class RangeOf>
-  [[nodiscard]] task<buffer<Index>> wrong_indices(std::span<const Index> indices, std::span<const std::uint64_t> ends,
-                                                  RangeOf range_of) const {
-    buffer<Index> wrong;
-    if (indices.empty()) co_return wrong;
-    host_answer<std::uint32_t> bad(*this, 1);
-    std::uint64_t begin = 0;
-    for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
-      const index_range range = range_of(i);
-      kernel::start_check_indices(indices.data() + begin, ends[i] - begin, range.begin, range.end, bad.data(),
-                                  stream());
-    }
-    co_await bad.written();
-    if (bad.data()[0] == 0) co_return wrong;
-    wrong = buffer<Index>(lists(), indices.size());
-    co_await download(wrong.span(), indices.data());
-    co_return wrong;
-  }
-  template <index_type Index>
-  [[nodiscard]] task<void> count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
-                                       std::span<std::uint64_t> below) {
-    host_answer<std::uint64_t> room(*this, 2 * bounds.size()); // the kernel reads each bound once
-    std::uint64_t* const positions = std::copy(bounds.begin(), bounds.end(), room.data());
-    kernel::start_find_bounds(indices.data(), indices.size(), room.data(), bounds.size(), positions, stream());
-    co_await room.written();
-    std::copy_n(positions, below.size(), below.data());
-  }
-  using reached_counts = std::array<std::uint64_t, 32>;
-  /// Returns in element j the number of values that reach exactly j of the ascending `probes`, of which there are at
-  /// most 31.
-  template <kernel::ranked T>
-  [[nodiscard]] task<reached_counts> count_reached(std::span<const T> values,
-                                                   std::span<const kernel::magnitude<T>> probes) const {
-    kernel::magnitude_probes<T> given{.probe = {}, .count = static_cast<unsigned>(probes.size())};
-    std::copy(probes.begin(), probes.end(), given.probe);
-    buffer<reached_counts> counts(memory(), 1);
-    kernel::start_count_reached(values.data(), values.size(), given, counts.data()->data(), stream());
-    return number(std::as_const(counts).data());
-  }
   /// Whether the codec can encode the values.
   template <class Codec, class T>
   [[nodiscard]] task<bool> carries(const Codec& codec, std::span<const T> x) const {
@@ -235,16 +181,6 @@ class device_streams : public device_copies {
   [[nodiscard]] task<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k) const {
     return keep_largest(s, k, nullptr);
   }
-  /// Keeps the entries of `s` whose indices are in `listed`, and returns the others.
-  template <element T, index_type Index>
-  [[nodiscard]] task<sparse_stream<T, Index>> drop_unlisted(sparse_stream<T, Index>& s,
-                                                            std::span<const Index> listed) const {
-    sparse_stream<T, Index> dropped;
-    const kernel::listed<Index> keep{listed.data(), listed.size()};
-    s = co_await divide(std::as_const(s).view(), keep, &dropped);
-    co_return dropped;
-  }
-
   // Selections (see selector/selector.hpp). `prepare` puts its work into the stream.
 
   template <index_type Index, kernel::ranked T, class Prepare>
@@ -307,13 +243,14 @@ class device_streams : public device_copies {
   }
 
  private:
-  /// A number of entries that a kernel finds, on the host, and the words that the kernel needs, in device memory. The
-  /// number is 0 if no kernel starts, because there are no entries.
+  /// A number of entries that a kernel finds, and a flag, on the host, and the words that the kernel needs, in device
+  /// memory. The number is 0 if no kernel starts, because there are no entries.
   class counter : public host_answer<std::uint64_t> {
    public:
-    counter(const device_streams& at, std::uint64_t words) : host_answer(at, 1), words_(at.memory(), words) {}
+    counter(const device_streams& at, std::uint64_t words) : host_answer(at, 2), words_(at.memory(), words) {}
     [[nodiscard]] std::uint64_t* words() noexcept { return words_.data(); }
     [[nodiscard]] std::uint64_t value() noexcept { return *data(); }
+    [[nodiscard]] std::uint64_t* flag() noexcept { return data() + 1; }
 
    private:
     buffer<std::uint64_t> words_;
@@ -327,6 +264,13 @@ class device_streams : public device_copies {
   void assign(const stream_view<T, Index>& entries, std::uint64_t begin, T* to) const {
     kernel::start_scatter_assign(entries.indices().data(), entries.values().data(), entries.count(), begin, to,
                                  stream());
+  }
+  /// Writes all `count` values at `to`, of which the first has the index `begin`: the entries, and `absent` elsewhere.
+  template <class T, class Index>
+  void write_entries(const stream_view<T, Index>& entries, std::uint64_t begin, T* to, std::uint64_t count,
+                     T absent) const {
+    kernel::start_write_entries(entries.indices().data(), entries.values().data(), entries.count(), begin, to, count,
+                                absent, stream());
   }
 
   template <class T>
@@ -435,6 +379,9 @@ class device_streams : public device_copies {
     const auto* const indices = static_cast<const Index*>(what.indices);
     if (what.what == kind::assign) {
       kernel::start_scatter_assign(indices, what.values, what.count, 0, x, stream());
+    } else if (what.what == kind::assign_unlisted) {
+      kernel::start_assign_unlisted(indices, what.values, what.count, static_cast<const Index*>(what.listed),
+                                    what.listed_count, x, stream());
     } else if (what.what == kind::add) {
       kernel::start_scatter(indices, what.values, what.count, 0, x, sum{}, stream());
     } else if constexpr (std::same_as<T, float>) {
