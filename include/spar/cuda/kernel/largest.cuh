@@ -89,11 +89,8 @@ __global__ void __launch_bounds__(marking_tile::threads)
   auto& shared = spar::detail::block_memory<candidates_memory<T>>();
   auto& marked = shared.marked[spar::detail::warp_of_thread()];
   const marking_part part(n, blockIdx.x, rows);
-  const auto read = [&](unsigned at, T(&values)[marking_tile::rows_at_once]) { part.read(x, at, values); };
   const magnitude<T> threshold = guess->threshold;
-  const auto marks = [&](T value) { return magnitude_of(value) >= threshold; };
-  const auto keep_all = [](unsigned, const T(&)[marking_tile::rows_at_once], unsigned) {};
-  const std::uint32_t found = marked.find(part, marks, read, keep_all);
+  const std::uint32_t found = marked.find(part, x, [&](T value) { return magnitude_of(value) >= threshold; });
   std::uint32_t total = 0;
   std::uint64_t to = shared.sums.exclusive_of_warps(found, total);
   if (threadIdx.x == 0) {
