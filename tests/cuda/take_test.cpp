@@ -242,6 +242,19 @@ void compare_largest(const vector<T>& x, std::uint64_t k) {
   kernel_test::finish();
   got.count = count[0];
   expect_same(got, entries<T>{indices, values, rest, expected.count});
+
+  // Both steps at once.
+  entries<T> both{vector<std::uint32_t>(expected.count), vector<T>(expected.count), x, expected.count};
+  vector<std::max_align_t> more(spar::kernel::topk_bytes<T, std::uint32_t>(x.size(), k) / sizeof(std::max_align_t) + 1);
+  cut[0] = {};
+  spar::kernel::start_topk(both.left.data(), x.size(), k, 5, both.indices.data(), both.values.data(), cut.data(),
+                           more.data(), nullptr);
+  kernel_test::finish();
+  expect_same(both, got);
+  EXPECT_EQ(cut[0].threshold, expected.threshold);
+  EXPECT_EQ(cut[0].count, expected.count);
+  EXPECT_EQ(cut[0].ties, expected.ties);
+  EXPECT_EQ(cut[0].equal, expected.equal);
 }
 
 TEST(largest, of_every_number_and_type_is_that_of_the_host) {
@@ -286,6 +299,11 @@ TEST(largest, begins_with_a_sample_of_a_long_vector) {
   compare_largest(x, 50);
   for (std::size_t i = 0; i < 60; ++i) x[100 + i] = std::numeric_limits<float>::quiet_NaN();
   compare_largest(x, 50);
+  ASSERT_TRUE(spar::kernel::detail::sample_plan(2 * n, 6000).useful); // two tiles of candidates
+  auto more = random_values<float>(2 * n, 12);
+  compare_largest(more, 6000);
+  for (float& v : more) v = std::round(v / 16); // some of its ties are taken
+  compare_largest(more, 6000);
 }
 
 TEST(largest, takes_the_first_of_equal_values_from_many_tiles_by_few_blocks) {

@@ -63,14 +63,14 @@ struct take_memory {
 
 /// Each block moves the entries of some tiles, and writes the other values to `rest`, which may be `x` or `added`. If
 /// `Adds`, adds the values of `added` to those of `x` first. Takes the values that `by` describes: a magnitude that
-/// they reach, or a pointer to a cut; by a cut, `rest` is `x`. `words` belongs to the tiles; those of the tiles' ties
-/// follow.
+/// they reach, or a pointer to one or to a cut; by a pointer, `rest` is `x`. `words` belongs to the tiles; those of the
+/// tiles' ties follow.
 template <class T, class Index, class By, bool Adds = false>
 __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Adds>)
     take(const T* added, const T* x, T* rest, std::uint64_t n, unsigned rows, std::uint64_t tiles, By by,
          std::uint64_t begin, Index* out_i, T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
   using spar::detail::whole_warp;
-  constexpr bool by_cut = std::is_pointer_v<By>; // to a cut
+  constexpr bool by_cut = std::is_same_v<By, const cut<T>*>, by_pointer = std::is_pointer_v<By>;
   // Taken are all marked values, or those that are no ties and the first ties.
   magnitude<T> threshold;
   bool counts_ties = false;
@@ -83,6 +83,8 @@ __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Ad
     threshold = by->threshold;
     most_ties = by->ties;
     counts_ties = most_ties < by->equal;
+  } else if constexpr (by_pointer) {
+    threshold = *by;
   } else {
     threshold = by;
   }
@@ -91,7 +93,7 @@ __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Ad
   const unsigned warp = spar::detail::warp_of_thread(), lane = spar::detail::lane_of_thread();
   const bool looks_back = warp == marking_tile::warps;
 
-  const bool writes_all = Adds || (!by_cut && rest != x);
+  const bool writes_all = Adds || (!by_pointer && rest != x);
   using value_read = std::conditional_t<Adds, addends<T>, T>;
   const auto read = [&](const lane_rows& from, unsigned row, value_read(&values)[marking_tile::rows_at_once]) {
     if constexpr (Adds) {
