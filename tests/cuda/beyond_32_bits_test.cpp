@@ -432,7 +432,7 @@ TEST_F(beyond_32_bits, merge) {
   begin_late(words.data(), tile::count(2 * n), last_blocks);
   std::uint64_t count = 0;
   spar::detail::launch(detail::merge<float, std::uint64_t, spar::sum>, tile::count(2 * n), tile::threads,
-                       sizeof(tile::memory), nullptr, left.stream(), right.stream(), out_i.data(), out_v.data(),
+                       sizeof(tile::memory), nullptr, left.stream(), right.stream(), 0.5, out_i.data(), out_v.data(),
                        spar::sum{}, &count, words.data());
   std::map<std::uint64_t, float> expected;
   left.add_to(expected), right.add_to(expected);

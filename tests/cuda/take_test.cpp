@@ -299,6 +299,12 @@ TEST(largest, begins_with_a_sample_of_a_long_vector) {
   compare_largest(x, 50);
   for (std::size_t i = 0; i < 60; ++i) x[100 + i] = std::numeric_limits<float>::quiet_NaN();
   compare_largest(x, 50);
+  const spar::kernel::detail::sample_plan plan(n, 50);
+  for (std::size_t p = 0; p < plan.rank; ++p) // the sample finds only the largest: too few candidates
+    x[p * plan.length + spar::kernel::detail::scatter_of(p, plan.length)] = static_cast<float>(1000 + p);
+  ASSERT_LT(plan.rank, 50U);
+  for (float& v : x) v = std::isnan(v) ? 2 : v;
+  compare_largest(x, 50);
   ASSERT_TRUE(spar::kernel::detail::sample_plan(2 * n, 6000).useful); // two tiles of candidates
   auto more = random_values<float>(2 * n, 12);
   compare_largest(more, 6000);
