@@ -244,10 +244,10 @@ TEST_F(beyond_32_bits, take) {
   begin_late(words.data(), blocks, last_blocks);
   std::uint64_t count = 0;
   const magnitude<float> threshold = magnitude_of(200.0F);
-  spar::detail::launch(detail::take<float, std::uint64_t, magnitude<float>>, blocks, detail::marking_tile::threads,
+  spar::detail::launch(detail::take<float, std::uint64_t, magnitude<float>>, 2, detail::take_block::threads,
                        sizeof(detail::take_memory<float>), nullptr, static_cast<const float*>(nullptr), x.data(),
-                       x.data(), n, detail::marking_tile::rows_of(n), threshold, begin, out_i.data(), out_v.data(), n,
-                       &count, words.data());
+                       x.data(), n, detail::marking_tile::rows_of(n), blocks, threshold, begin, out_i.data(),
+                       out_v.data(), n, &count, words.data());
   std::vector<std::uint64_t> indices;
   std::vector<float> entries, left = last;
   for (std::size_t i = 0; i < some; ++i) {
@@ -313,9 +313,9 @@ TEST_F(beyond_32_bits, take_largest) {
   begin_late(words.data() + blocks + 1, blocks, last_blocks); // of the ties, of which no block takes a tile
   const cut<float> where{magnitude_of(200.0F), 3 * before, before + more_ties, 2 * before};
   std::uint64_t count = 0;
-  spar::detail::launch(detail::take<float, std::uint64_t, const cut<float>*>, blocks, detail::marking_tile::threads,
+  spar::detail::launch(detail::take<float, std::uint64_t, const cut<float>*>, 2, detail::take_block::threads,
                        sizeof(detail::take_memory<float>), nullptr, static_cast<const float*>(nullptr), x.data(),
-                       x.data(), n, detail::marking_tile::rows_of(n), &where, std::uint64_t{0}, out_i.data(),
+                       x.data(), n, detail::marking_tile::rows_of(n), blocks, &where, std::uint64_t{0}, out_i.data(),
                        out_v.data(), n, &count, words.data());
   std::vector<std::uint64_t> indices;
   std::vector<float> entries, left = last;
@@ -433,7 +433,7 @@ TEST_F(beyond_32_bits, merge) {
   begin_late(words.data(), tile::count(2 * n), last_blocks);
   std::uint64_t count = 0;
   spar::detail::launch(detail::merge<float, std::uint64_t, spar::sum>, tile::count(2 * n), tile::threads,
-                       sizeof(tile::memory), nullptr, left.stream(), right.stream(), out_i.data(), out_v.data(),
+                       sizeof(tile::memory), nullptr, left.stream(), right.stream(), 0.5, out_i.data(), out_v.data(),
                        spar::sum{}, &count, words.data());
   std::map<std::uint64_t, float> expected;
   left.add_to(expected), right.add_to(expected);

@@ -47,7 +47,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "take_at_least, residual added ",
                                 "largest, 1 % ",
                                 "take_largest, 1 % ",
-                                "exact top-k: largest, take_largest ",
+                                "exact top-k, 1 % ",
                                 "merge of two ",
                                 "merge_many of eight ",
                                 "partition by a cut ",

@@ -42,7 +42,9 @@ SPAR_INSTANTIATE(std::int64_t, std::uint64_t)
 #define SPAR_INSTANTIATE_LARGEST(T)                                                                                    \
   template void start_largest<T>(const T*, std::uint64_t, std::uint64_t, cut<T>*, void*, cudaStream_t);                \
   template void start_take_largest<T, std::uint32_t>(T*, std::uint64_t, const cut<T>*, std::uint64_t, std::uint32_t*,  \
-                                                     T*, std::uint64_t*, std::uint64_t*, cudaStream_t);
+                                                     T*, std::uint64_t*, std::uint64_t*, cudaStream_t);                \
+  template void start_topk<T, std::uint32_t>(T*, std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t*, T*,      \
+                                             cut<T>*, void*, cudaStream_t);
 
 SPAR_INSTANTIATE_LARGEST(float)
 SPAR_INSTANTIATE_LARGEST(double)
@@ -158,6 +160,7 @@ int main() {
   print("copy_differing<double", sizeof(kernels::differing_memory<double>));
   print("copy_differing<int", sizeof(kernels::differing_memory<std::int32_t>));
   print("copy_differing<int64", sizeof(kernels::differing_memory<std::int64_t>));
+  print("divide_candidates<", sizeof(kernels::partition_memory));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_memory));
   print("write_entries<", sizeof(kernels::block_range));

@@ -289,6 +289,8 @@ struct coordinates {
 
 inline void __syncthreads() { on_host::machine::current->barrier(); }
 
+inline void __syncwarp() { on_host::machine::current->exchange(0xffffffffU, 0); }
+
 inline std::uint32_t __ballot_sync(std::uint32_t mask, bool mine) {
   const std::uint64_t* const all = on_host::machine::current->exchange(mask, mine ? 1 : 0);
   std::uint64_t bits = 0;

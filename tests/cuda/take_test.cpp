@@ -123,32 +123,43 @@ void compare(std::size_t n, std::uint64_t seed) {
 }
 
 TEST(take_at_least, of_every_size_around_a_tile_has_the_bits_of_a_loop) {
-  for (const std::size_t n : {0U, 1U, 31U, 33U, 257U, 4095U, 4096U, 4097U, 4608U, 12'289U}) {
+  for (const std::size_t n : {0U, 1U, 31U, 33U, 257U, 4608U, 6143U, 6144U, 6145U, 18'433U}) {
     SCOPED_TRACE(n);
     compare<float>(n, n);
   }
 }
 
-TEST(take_at_least, with_the_most_rows_has_the_bits_of_a_loop) {
-  using namespace spar::kernel::detail; // only long vectors have such tiles by themselves
-  for (const std::size_t n : {16'383U, 16'384U, 16'385U, 40'000U}) {
+/// Launches the kernel with few blocks, and tiles that only long vectors have by themselves.
+template <class T, class By>
+entries<T> by_blocks(vector<T> x, By by, std::uint64_t room, unsigned rows, std::uint64_t blocks) {
+  using namespace spar::kernel::detail;
+  const std::uint64_t n = x.size(), tiles = spar::detail::tiles_of(n, marking_tile::threads * rows);
+  entries<T> out{vector<std::uint32_t>(room), vector<T>(room), std::move(x), ~0ULL};
+  vector<std::uint64_t> words(spar::kernel::take_words(n)), count(1);
+  spar::detail::launch(take<T, std::uint32_t, By>, blocks, take_block::threads, sizeof(take_memory<T>), nullptr,
+                       static_cast<const T*>(nullptr), out.left.data(), out.left.data(), n, rows, tiles, by,
+                       std::uint64_t{0}, out.indices.data(), out.values.data(), room, count.data(), words.data());
+  kernel_test::finish();
+  out.count = count[0];
+  return out;
+}
+
+TEST(take_at_least, of_many_tiles_by_few_blocks_has_the_bits_of_a_loop) {
+  using spar::kernel::detail::marking_tile;
+  for (const std::size_t n : {15'359U, 15'360U, 15'361U, 50'000U}) {
     const auto x = random_values<float>(n, n);
     for (const float at : {100.0F, 250.0F}) { // more than shared memory keeps, and fewer
-      SCOPED_TRACE(testing::Message() << n << " values, " << at);
       const auto threshold = spar::kernel::magnitude_of(at);
-      const std::uint64_t tiles = spar::detail::tiles_of(n, marking_tile::threads * marking_tile::most_rows);
-      entries<float> got{vector<std::uint32_t>(n), vector<float>(n), x, ~0ULL};
-      vector<std::uint64_t> words(spar::kernel::take_words(n)), count(1);
-      spar::detail::launch(take<float, std::uint32_t, std::uint32_t>, tiles, marking_tile::threads,
-                           sizeof(take_memory<float>), nullptr, static_cast<const float*>(nullptr), got.left.data(),
-                           got.left.data(), n, marking_tile::most_rows, threshold, std::uint64_t{0}, got.indices.data(),
-                           got.values.data(), std::uint64_t{n}, count.data(), words.data());
-      kernel_test::finish();
-      got.count = count[0];
-      auto expected = by_loop<float>({}, x, threshold, n);
-      got.indices.resize(got.count), expected.indices.resize(expected.count);
-      got.values.resize(got.count), expected.values.resize(expected.count);
-      expect_same(got, expected);
+      const auto expected = by_loop<float>({}, x, threshold, n / 2);
+      for (const std::uint64_t blocks : {1U, 3U}) {
+        SCOPED_TRACE(testing::Message() << n << " values, " << at << ", " << blocks << " blocks");
+        for (const unsigned rows : {marking_tile::least_rows, marking_tile::most_rows}) {
+          auto got = by_blocks<float>(x, threshold, n / 2, rows, blocks);
+          for (std::size_t e = expected.count; e < n / 2; ++e)
+            got.indices[e] = expected.indices[e], got.values[e] = expected.values[e]; // neither has written there
+          expect_same(got, expected);
+        }
+      }
     }
   }
 }
@@ -171,9 +182,9 @@ TEST(take_at_least, does_not_depend_on_the_order_of_threads_and_blocks) {
 }
 
 TEST(take_at_least, counts_the_entries_of_many_tiles) {
-  const auto x = random_values<float>(40 * 4096 + 5, 8);
+  const auto x = random_values<float>(36 * 6144 + 5, 8);
   const auto threshold = spar::kernel::magnitude_of(120.0F);
-  kernel_test::set_order(1, 36); // one tile waits for all 35 before it
+  kernel_test::set_order(1, 36); // the last tile waits for all 36 before it
   expect_same(by_kernel<float>({}, x, threshold, x.size()), by_loop<float>({}, x, threshold, x.size()));
 }
 
@@ -231,6 +242,19 @@ void compare_largest(const vector<T>& x, std::uint64_t k) {
   kernel_test::finish();
   got.count = count[0];
   expect_same(got, entries<T>{indices, values, rest, expected.count});
+
+  // Both steps at once.
+  entries<T> both{vector<std::uint32_t>(expected.count), vector<T>(expected.count), x, expected.count};
+  vector<std::max_align_t> more(spar::kernel::topk_bytes<T, std::uint32_t>(x.size(), k) / sizeof(std::max_align_t) + 1);
+  cut[0] = {};
+  spar::kernel::start_topk(both.left.data(), x.size(), k, 5, both.indices.data(), both.values.data(), cut.data(),
+                           more.data(), nullptr);
+  kernel_test::finish();
+  expect_same(both, got);
+  EXPECT_EQ(cut[0].threshold, expected.threshold);
+  EXPECT_EQ(cut[0].count, expected.count);
+  EXPECT_EQ(cut[0].ties, expected.ties);
+  EXPECT_EQ(cut[0].equal, expected.equal);
 }
 
 TEST(largest, of_every_number_and_type_is_that_of_the_host) {
@@ -275,6 +299,38 @@ TEST(largest, begins_with_a_sample_of_a_long_vector) {
   compare_largest(x, 50);
   for (std::size_t i = 0; i < 60; ++i) x[100 + i] = std::numeric_limits<float>::quiet_NaN();
   compare_largest(x, 50);
+  const spar::kernel::detail::sample_plan plan(n, 50);
+  for (std::size_t p = 0; p < plan.rank; ++p) // the sample finds only the largest: too few candidates
+    x[p * plan.length + spar::kernel::detail::scatter_of(p, plan.length)] = static_cast<float>(1000 + p);
+  ASSERT_LT(plan.rank, 50U);
+  for (float& v : x) v = std::isnan(v) ? 2 : v;
+  compare_largest(x, 50);
+  ASSERT_TRUE(spar::kernel::detail::sample_plan(2 * n, 6000).useful); // two tiles of candidates
+  auto more = random_values<float>(2 * n, 12);
+  compare_largest(more, 6000);
+  for (float& v : more) v = std::round(v / 16); // some of its ties are taken
+  compare_largest(more, 6000);
+}
+
+TEST(largest, takes_the_first_of_equal_values_from_many_tiles_by_few_blocks) {
+  using spar::kernel::detail::marking_tile;
+  const std::size_t n = 50'000;
+  vector<float> x = random_values<float>(n, 11);
+  for (float& v : x) v = std::round(v / 40);
+  for (const std::uint64_t k : {5000U, 20'000U}) {
+    auto rest = x;
+    spar::pool memory;
+    const auto expected = spar::kernel::largest(std::span<const float>(x), k, memory);
+    ASSERT_LT(expected.ties, expected.equal);
+    vector<std::uint32_t> indices(expected.count);
+    vector<float> values(expected.count);
+    spar::kernel::take_largest(std::span(rest), expected, 0, indices.data(), values.data());
+    const vector<spar::kernel::cut<float>> where{expected};
+    for (const std::uint64_t blocks : {1U, 3U}) {
+      const auto got = by_blocks<float>(x, where.data(), expected.count, marking_tile::least_rows, blocks);
+      expect_same(got, entries<float>{indices, values, rest, expected.count});
+    }
+  }
 }
 
 TEST(largest, does_not_depend_on_the_order_of_threads_and_blocks) {

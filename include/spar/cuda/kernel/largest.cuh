@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds the k-th largest magnitude of a vector in device memory, exactly and without a wait of the host. The device's
-// version of `kernel::largest`.
+// Finds the k-th largest magnitude of a vector in device memory, exactly and without a wait of the host, or takes the k
+// largest entries. The device's versions of `kernel::largest` and of both steps of an exact top-k.
 #pragma once
 
 #include <spar/core/element.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/marked.cuh>
+#include <spar/cuda/kernel/partition.cuh>
+#include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
@@ -39,6 +41,7 @@ struct searched_values {
   const T* candidates = nullptr;        // null if there are none
   const std::uint64_t* count = nullptr; // of the candidates; more than `room` if some had no room
   std::uint64_t room = 0;
+  cut<T>* of_all = nullptr; // gets the cut, too, if the search examines all values
 
   __device__ bool by_candidates(std::uint64_t wanted) const {
     return candidates != nullptr && *count <= room && *count >= wanted;
@@ -49,18 +52,20 @@ struct searched_values {
 template <class T>
 struct largest_memory {
   digit_search<T> in_sample, in_values;
-  cut<T> guess;
+  cut<T> guess, of_all;
   std::uint64_t count; // of the candidates
+  std::uint64_t taken; // from all values
 };
 
 struct digit_grid {
   static constexpr unsigned threads = radix;
   static constexpr std::uint64_t values = 16 * threads, most = 2048; // values of a block, or more
+  static constexpr unsigned at_once = 4;                             // that a thread loads before it looks at any
   static std::uint64_t blocks(std::uint64_t n) { return std::min(spar::detail::tiles_of(n, values), most); }
 
   struct memory {
     unsigned histogram[radix]; // of at most 2^42 values, a block counts fewer than 2^32
-    unsigned long long whole[radix];
+    std::uint64_t of_warp[threads / spar::detail::warp_size];
     bool is_last;
   };
   static_assert((std::uint64_t{1} << 42) / most <= std::uint64_t{1} << 31);
@@ -89,11 +94,8 @@ __global__ void __launch_bounds__(marking_tile::threads)
   auto& shared = spar::detail::block_memory<candidates_memory<T>>();
   auto& marked = shared.marked[spar::detail::warp_of_thread()];
   const marking_part part(n, blockIdx.x, rows);
-  const auto read = [&](unsigned at, T(&values)[marking_tile::rows_at_once]) { part.read(x, at, values); };
   const magnitude<T> threshold = guess->threshold;
-  const auto marks = [&](T value) { return magnitude_of(value) >= threshold; };
-  const auto keep_all = [](unsigned, const T(&)[marking_tile::rows_at_once], unsigned) {};
-  const std::uint32_t found = marked.find(part, marks, read, keep_all);
+  const std::uint32_t found = marked.find(part, x, [&](T value) { return magnitude_of(value) >= threshold; });
   std::uint32_t total = 0;
   std::uint64_t to = shared.sums.exclusive_of_warps(found, total);
   if (threadIdx.x == 0) {
@@ -123,10 +125,25 @@ __global__ void __launch_bounds__(digit_grid::threads)
   shared.histogram[thread] = 0;
   __syncthreads();
   const std::uint64_t stride = std::uint64_t{gridDim.x} * digit_grid::threads;
-  for (std::uint64_t at = std::uint64_t{blockIdx.x} * digit_grid::threads + thread; at < n; at += stride) {
-    const bits m = magnitude_of(x[at]);
-    if ((m & upper) == known) atomicAdd(&shared.histogram[static_cast<unsigned>(m >> shift) & (radix - 1)], 1U);
+  // A thread adds at once what it counts of one digit in a row: most candidates have the same first digit, and
+  // additions to the same word wait for each other.
+  unsigned digit = 0, of_digit = 0;
+  for (std::uint64_t at = std::uint64_t{blockIdx.x} * digit_grid::threads + thread; at < n;
+       at += digit_grid::at_once * stride) {
+    bits m[digit_grid::at_once];
+    SPAR_UNROLL
+    for (unsigned i = 0; i < digit_grid::at_once; ++i)
+      m[i] = at + i * stride < n ? magnitude_of(x[at + i * stride]) : 0;
+    SPAR_UNROLL
+    for (unsigned i = 0; i < digit_grid::at_once; ++i) {
+      if (at + i * stride >= n || (m[i] & upper) != known) continue;
+      const unsigned its = static_cast<unsigned>(m[i] >> shift) & (radix - 1);
+      if (its != digit && of_digit > 0) atomicAdd(&shared.histogram[digit], of_digit);
+      of_digit = its != digit ? 1 : of_digit + 1;
+      digit = its;
+    }
   }
+  if (of_digit > 0) atomicAdd(&shared.histogram[digit], of_digit);
   __syncthreads();
   if (shared.histogram[thread] > 0)
     atomicAdd(&search->histogram[thread], static_cast<unsigned long long>(shared.histogram[thread]));
@@ -137,25 +154,27 @@ __global__ void __launch_bounds__(digit_grid::threads)
   if (!shared.is_last) return;
   __threadfence(); // the counts must not be read before the ticket
 
-  // Volatile: other blocks have changed the counts. The next launch begins with zeros again.
-  volatile unsigned long long& mine = search->histogram[thread];
-  shared.whole[thread] = mine;
+  // Of the digits in descending order, a thread has one each, and the counts of those before it. Volatile: other blocks
+  // have changed the counts. The next launch begins with zeros again.
+  digit = radix - 1 - thread;
+  volatile unsigned long long& mine = search->histogram[digit];
+  const std::uint64_t equal = mine, through = spar::detail::warp_inclusive_sum(equal);
   mine = 0;
+  if (spar::detail::lane_of_thread() == spar::detail::warp_size - 1)
+    shared.of_warp[spar::detail::warp_of_thread()] = through;
+  std::uint64_t above = search->above + through - equal;
   __syncthreads();
-  if (thread != 0) return;
-  search->finished = 0;
-  std::uint64_t above = search->above;
-  unsigned digit = radix - 1;
-  for (; digit > 0 && above + shared.whole[digit] < k; --digit) above += shared.whole[digit];
+  for (unsigned w = 0; w < spar::detail::warp_of_thread(); ++w) above += shared.of_warp[w];
+  if (above >= k || (above + equal < k && digit > 0)) return;
   const bits found = static_cast<bits>(known | static_cast<bits>(static_cast<bits>(digit) << shift));
+  search->finished = 0;
   search->above = above;
   search->known = found;
   search->upper = static_cast<bits>(static_cast<bits>(-1) << shift);
   if (shift > 0) return;
-  if (found == 0) // fewer than k nonzeros
-    *result = {1, above, above, above};
-  else
-    *result = {found, k, k - above, shared.whole[digit]};
+  *result = {found, k, k - above, equal};
+  if (found == 0) *result = {1, above, above, above}; // fewer than k nonzeros
+  if (!few && values.of_all != nullptr) *values.of_all = *result;
 }
 
 template <class T>
@@ -172,6 +191,60 @@ void start_search(const searched_values<T>& values, std::uint64_t k, digit_searc
 template <class T>
 __global__ void empty_cut(cut<T>* result) {
   if (threadIdx.x == 0) *result = {greatest_magnitude<T>, 0, 0, 0};
+}
+
+} // namespace detail
+
+namespace detail {
+
+/// Starts kernels that guess, from a sample, a threshold that somewhat more than `wanted` values reach.
+template <class T>
+void start_guess(const T* x, const sample_plan& plan, T* sample, largest_memory<T>& work, cudaStream_t stream) {
+  spar::detail::launch(take_sample<T>, spar::detail::tiles_of(plan.parts, digit_grid::threads), digit_grid::threads, 0,
+                       stream, x, plan.parts, plan.length, sample);
+  start_search({sample, plan.parts}, plan.rank, &work.in_sample, &work.guess, stream);
+}
+
+/// Puts the candidates back into the vector unless they are complete.
+template <class T, class Index>
+__global__ void __launch_bounds__(digit_grid::threads)
+    put_back(searched_values<T> values, std::uint64_t wanted, const Index* positions, T* x) {
+  if (values.by_candidates(wanted)) return;
+  const std::uint64_t count = *values.count < values.room ? *values.count : values.room;
+  const std::uint64_t stride = std::uint64_t{gridDim.x} * digit_grid::threads;
+  for (std::uint64_t e = std::uint64_t{blockIdx.x} * digit_grid::threads + threadIdx.x; e < count; e += stride)
+    x[positions[e]] = values.candidates[e];
+}
+
+/// Moves the candidates that the cut describes to the outputs, and puts all others back into the vector, if the
+/// candidates are complete. Each block has a tile of candidates, or none. `words` belongs to the tiles; those of the
+/// tiles' ties follow.
+template <class T, class Index>
+__global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, Index>)
+    divide_candidates(searched_values<T> values, std::uint64_t wanted, const Index* positions, const cut<T>* where,
+                      T* x, std::uint64_t begin, Index* out_i, T* out_v, std::uint64_t* words) {
+  using tile = partition_tile;
+  if (!values.by_candidates(wanted) || blockIdx.x >= tile::count(*values.count)) return;
+  auto& shared = spar::detail::block_memory<partition_memory>();
+  const spar::detail::tiles all(words);
+  const std::uint64_t number = all.take(shared.tile.state);
+  const device_coo<T, Index> candidates{positions, values.candidates, *values.count};
+  const partition_part<T, Index> part(candidates, 0, number * tile::values);
+  T value[tile::rows];
+  std::uint32_t found[tile::rows];
+  mark(part, by_cut_at<T>{where}, value, found, shared, number, words + gridDim.x + 1);
+  const std::uint32_t total = count_marked(found, shared.tile);
+  const std::uint64_t base = all.outputs_before(number, total, shared.tile.state); // has a barrier
+  SPAR_UNROLL
+  for (unsigned row = 0; row < tile::rows; ++row) {
+    if (!part.has(row)) break;
+    const Index at = part.index(part.at(row));
+    const std::uint64_t to = base + rank_of(found, row, shared.tile);
+    if ((found[row] >> spar::detail::lane_of_thread() & 1U) != 0)
+      out_i[to] = static_cast<Index>(begin + at), out_v[to] = value[row];
+    else
+      x[at] = value[row];
+  }
 }
 
 } // namespace detail
@@ -197,15 +270,57 @@ void start_largest(const T* x, std::uint64_t n, std::uint64_t k, cut<T>* result,
   if (const detail::sample_plan plan(n, wanted); plan.useful) {
     T* const sample = reinterpret_cast<T*>(&work + 1);
     T* const candidates = sample + plan.parts;
-    spar::detail::launch(detail::take_sample<T>, spar::detail::tiles_of(plan.parts, detail::digit_grid::threads),
-                         detail::digit_grid::threads, 0, stream, x, plan.parts, plan.length, sample);
-    detail::start_search({sample, plan.parts}, plan.rank, &work.in_sample, &work.guess, stream);
+    detail::start_guess(x, plan, sample, work, stream);
     spar::detail::launch(detail::copy_candidates<T>, detail::marking_tile::count(n), detail::marking_tile::threads,
                          sizeof(detail::candidates_memory<T>), stream, x, n, detail::marking_tile::rows_of(n),
                          &work.guess, candidates, plan.room, &work.count);
     values = {x, n, candidates, &work.count, plan.room};
   }
   detail::start_search(values, wanted, &work.in_values, result, stream);
+}
+
+/// The bytes of device memory, aligned for any type, that `start_topk` needs for the k largest of n values.
+template <ranked T, index_type Index>
+std::size_t topk_bytes(std::uint64_t n, std::uint64_t k) {
+  const detail::sample_plan sample(n, std::min(k, n));
+  return largest_bytes<T>(n, k) + take_words(n) * sizeof(std::uint64_t) +
+         (sample.useful ? partition_words(sample.room) * sizeof(std::uint64_t) + sample.room * sizeof(Index) : 0);
+}
+
+/// Starts kernels that do the work of `start_largest` and `start_take_largest`. They read `x` once: the values that
+/// reach the sample's threshold leave `x`, and all but the k largest of them return. If the threshold does not serve,
+/// all return, and `x` is searched.
+template <ranked T, index_type Index>
+void start_topk(T* x, std::uint64_t n, std::uint64_t k, std::uint64_t begin, Index* out_i, T* out_v, cut<T>* result,
+                void* memory, cudaStream_t stream) {
+  using namespace detail;
+  const std::uint64_t wanted = std::min(k, n);
+  if (wanted == 0) return spar::detail::launch(empty_cut<T>, 1, spar::detail::warp_size, 0, stream, result);
+  auto& work = *static_cast<largest_memory<T>*>(memory);
+  spar::detail::clear(&work, sizeof work, stream);
+  const auto words = reinterpret_cast<std::uint64_t*>(&work + 1);
+  const sample_plan plan(n, wanted);
+  if (!plan.useful) {
+    start_search({x, n}, wanted, &work.in_values, result, stream);
+    return start_take_largest(x, n, result, begin, out_i, out_v, &work.taken, words, stream);
+  }
+  // All arrays have an even number of elements, so each begins at a multiple of eight bytes.
+  const std::uint64_t division_words = partition_words(plan.room);
+  const auto words_of_division = words + take_words(n);
+  const auto sample = reinterpret_cast<T*>(words_of_division + division_words), candidates = sample + plan.parts;
+  const auto positions = reinterpret_cast<Index*>(candidates + plan.room);
+  start_guess(x, plan, sample, work, stream);
+  start_take<T, Index, const magnitude<T>*>(nullptr, x, x, n, &work.guess.threshold, 0, positions, candidates,
+                                            plan.room, &work.count, words, stream);
+  const searched_values<T> values{x, n, candidates, &work.count, plan.room, &work.of_all};
+  spar::detail::launch(put_back<T, Index>, digit_grid::blocks(plan.room), digit_grid::threads, 0, stream, values,
+                       wanted, positions, x);
+  start_search(values, wanted, &work.in_values, result, stream);
+  spar::detail::clear(words_of_division, division_words * sizeof(std::uint64_t), stream);
+  spar::detail::launch(divide_candidates<T, Index>, partition_tile::count(plan.room), partition_tile::threads,
+                       sizeof(partition_memory), stream, values, wanted, positions, result, x, begin, out_i, out_v,
+                       words_of_division);
+  start_take_largest(x, n, &work.of_all, begin, out_i, out_v, &work.taken, words, stream); // nothing, by an empty cut
 }
 
 } // namespace spar::kernel

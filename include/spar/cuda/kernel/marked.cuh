@@ -15,18 +15,44 @@ namespace spar::kernel::detail {
 
 /// A tile of a vector: each warp of a block has a part of it, `rows` rows of one value per lane.
 struct marking_tile {
-  static constexpr unsigned threads = 256, warps = threads / spar::detail::warp_size;
-  static constexpr unsigned rows_at_once = 8; // that a warp loads before it looks at any
-  static constexpr unsigned least_rows = 16, most_rows = 64;
+  static constexpr unsigned warps = 8, threads = warps * spar::detail::warp_size;
+  static constexpr unsigned rows_at_once = 4;              // whose values a warp examines together, and of which it
+  static constexpr unsigned rows_ahead = 3 * rows_at_once; // loads so many more meanwhile
+  static constexpr unsigned least_rows = 24, most_rows = 60;
 
   /// The rows for n values: many, because each tile waits for the counts of the tiles before it, but few enough for
   /// about 1024 tiles, so that all multiprocessors have work.
   SPAR_HOST_DEVICE static constexpr unsigned rows_of(std::uint64_t n) {
-    const std::uint64_t rows = n / (1024 * threads) / rows_at_once * rows_at_once;
+    const std::uint64_t rows = n / (1024 * threads) / rows_ahead * rows_ahead;
     return rows < least_rows ? least_rows : rows > most_rows ? most_rows : static_cast<unsigned>(rows);
   }
   SPAR_HOST_DEVICE static constexpr std::uint64_t count(std::uint64_t n) {
     return spar::detail::tiles_of(n, std::uint64_t{threads} * rows_of(n));
+  }
+};
+
+/// The positions of a lane in some rows: `first` in the vector, and others 32 apart.
+struct lane_rows {
+  std::uint64_t first;
+  unsigned left; // positions of all lanes from `first` to the end of the warp's part
+
+  __device__ bool has(unsigned row) const { return row * spar::detail::warp_size < left; }
+
+  /// Sets `values[r]` to the value of `x` in row `from` + r, or to 0 beyond the end.
+  template <class T>
+  __device__ void read(const T* x, unsigned from, T (&values)[marking_tile::rows_at_once]) const {
+    const T* const here = x + first;
+    SPAR_UNROLL
+    for (unsigned r = 0; r < marking_tile::rows_at_once; ++r)
+      values[r] = has(from + r) ? here[(from + r) * spar::detail::warp_size] : T{};
+  }
+  /// Writes such values.
+  template <class T>
+  __device__ void write(T* x, unsigned from, const T (&values)[marking_tile::rows_at_once]) const {
+    T* const here = x + first;
+    SPAR_UNROLL
+    for (unsigned r = 0; r < marking_tile::rows_at_once; ++r)
+      if (has(from + r)) here[(from + r) * spar::detail::warp_size] = values[r];
   }
 };
 
@@ -41,23 +67,23 @@ struct marking_part {
     size = static_cast<unsigned>(first >= n ? 0 : n - first < most ? n - first : most);
   }
 
-  /// The number of positions from `at` to the end.
-  __device__ unsigned left(unsigned at) const { return at < size ? size - at : 0; }
-  /// Calls `f(r, value)` with the value of `x` at each position `at` + 32 r of the part, for r < `rows_at_once`.
-  template <class T, class F>
-  __device__ void for_rows(T* x, unsigned at, F f) const {
-    if (at >= size) return;
-    T* const here = x + first + at;
-    const unsigned end = size - at;
-    SPAR_UNROLL
-    for (unsigned r = 0; r < marking_tile::rows_at_once; ++r)
-      if (r * spar::detail::warp_size < end) f(r, here[r * spar::detail::warp_size]);
+  /// This lane's positions from a row on.
+  __device__ lane_rows from(unsigned row) const {
+    const unsigned at = row * spar::detail::warp_size + spar::detail::lane_of_thread();
+    return {first + at, at < size ? size - at : 0};
   }
-  /// Sets `values[r]` to such a value, or to 0 beyond the end.
-  template <class T>
-  __device__ void read(const T* x, unsigned at, T (&values)[marking_tile::rows_at_once]) const {
-    for (T& v : values) v = T{};
-    for_rows(x, at, [&](unsigned r, T value) { values[r] = value; });
+};
+
+/// The values of rows that have been read and not yet examined.
+template <class Value>
+struct values_ahead {
+  static constexpr unsigned parts = marking_tile::rows_ahead / marking_tile::rows_at_once;
+  Value part[parts][marking_tile::rows_at_once];
+
+  template <class Read>
+  __device__ void read_all(const lane_rows& from, Read read) {
+    SPAR_UNROLL
+    for (unsigned p = 0; p < parts; ++p) read(from, p * marking_tile::rows_at_once, part[p]);
   }
 };
 
@@ -65,50 +91,65 @@ struct marking_part {
 /// they are.
 template <class T>
 struct marked_values {
-  static constexpr unsigned room = sizeof(T) > 4 ? 128 : 256; // of at most 2048
+  static constexpr unsigned room = sizeof(T) > 4 ? 128 : 256; // of at most 1920
 
   T value[room];
   std::uint16_t position[room];                     // in the part
   std::uint32_t marked_in[marking_tile::most_rows]; // bit l: whether lane l's value of the row is marked
 
-  /// Marks the values for which `marks(value)` is true, and returns their number. `read(at, values)` sets `values[r]`
-  /// to the value at the position `at` + 32 r of the part, or to anything beyond its end. `write(at, values, kept)`
-  /// gets them again, with zeros for those that are kept here, and bit r of `kept` set.
-  template <class Marks, class Read, class Write>
-  __device__ std::uint32_t find(const marking_part& part, Marks marks, Read read, Write write) {
+  /// Marks the values for which `marks(value)` is true, and returns their number. `read(from, row, values)` sets
+  /// `values[r]` to what becomes the value in row `row` + r of `from`, or to anything beyond its end. `leave(at)` gets
+  /// the positions in the vector whose values are kept here; then `write(from, row, values)` gets the values, with
+  /// zeros for those that are kept. `next` has the values of the first rows, and gets those of the rows at
+  /// `ahead(part.rows)`; `ahead(row)` is `part.from(row)` for other rows.
+  template <class Value, class Marks, class Ahead, class Read, class Leave, class Write>
+  __device__ std::uint32_t find(const marking_part& part, values_ahead<Value>& next, Marks marks, Ahead ahead,
+                                Read read, Leave leave, Write write) {
+    using spar::detail::warp_size;
     const unsigned lane = spar::detail::lane_of_thread();
     std::uint32_t count = 0;
-    T next[marking_tile::rows_at_once];
-    read(lane, next);
-    for (unsigned begin = 0; begin < part.rows; begin += marking_tile::rows_at_once) {
-      const unsigned first = begin * spar::detail::warp_size + lane;
-      T values[marking_tile::rows_at_once];
+    for (unsigned begin = 0; begin < part.rows; begin += marking_tile::rows_ahead) {
+      const lane_rows here = part.from(begin), there = ahead(begin + marking_tile::rows_ahead);
       SPAR_UNROLL
-      for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = next[r];
-      if (begin + marking_tile::rows_at_once < part.rows) // the memory works while this warp does
-        read(first + marking_tile::rows_at_once * spar::detail::warp_size, next);
-      const unsigned left = part.left(first);
-      unsigned kept = 0;
-      std::uint32_t marks_of_row = 0; // of the row with this lane's number
-      SPAR_UNROLL
-      for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) {
-        const bool is_marked = r * spar::detail::warp_size < left && marks(values[r]);
-        const std::uint32_t marked = __ballot_sync(spar::detail::whole_warp, is_marked);
-        if (lane == r) marks_of_row = marked;
-        if (marked == 0) continue;
-        const std::uint32_t rank = count + marks_below(marked, lane);
-        if (is_marked && rank < room) {
-          value[rank] = values[r];
-          position[rank] = static_cast<std::uint16_t>(first + r * spar::detail::warp_size);
-          values[r] = T{};
-          kept |= 1U << r;
+      for (unsigned p = 0; p < values_ahead<Value>::parts; ++p) {
+        const unsigned first = p * marking_tile::rows_at_once;
+        T values[marking_tile::rows_at_once];
+        SPAR_UNROLL
+        for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = static_cast<T>(next.part[p][r]);
+        read(there, first, next.part[p]); // the memory works while this warp does
+        std::uint32_t marks_of_row = 0;   // of the row with this lane's number
+        SPAR_UNROLL
+        for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) {
+          const bool is_marked = here.has(first + r) && marks(values[r]);
+          const std::uint32_t marked = __ballot_sync(spar::detail::whole_warp, is_marked);
+          if (marked == 0) continue;
+          if (lane == r) marks_of_row = marked;
+          const std::uint32_t rank = count + marks_below(marked, lane);
+          if (is_marked && rank < room) {
+            value[rank] = values[r];
+            position[rank] = static_cast<std::uint16_t>((begin + first + r) * warp_size + lane);
+            values[r] = T{};
+            leave(here.first + (first + r) * warp_size);
+          }
+          count += static_cast<std::uint32_t>(__popc(marked));
         }
-        count += static_cast<std::uint32_t>(__popc(marked));
+        if (lane < marking_tile::rows_at_once) marked_in[begin + first + lane] = marks_of_row;
+        write(here, first, values);
       }
-      if (lane < marking_tile::rows_at_once) marked_in[begin + lane] = marks_of_row;
-      write(first, values, kept);
     }
     return count;
+  }
+  /// The same for a part whose values are only read.
+  template <class Marks>
+  __device__ std::uint32_t find(const marking_part& part, const T* x, Marks marks) {
+    const auto read = [x](const lane_rows& from, unsigned row, T(&values)[marking_tile::rows_at_once]) {
+      from.read(x, row, values);
+    };
+    values_ahead<T> next;
+    next.read_all(part.from(0), read);
+    const auto ahead = [&](unsigned row) { return part.from(row); };
+    const auto write = [](const lane_rows&, unsigned, const T(&)[marking_tile::rows_at_once]) {};
+    return find(part, next, marks, ahead, read, [](std::uint64_t) {}, write);
   }
 
   /// Calls `f(has, rank, at, value, is_kept)` in all lanes until each of the `count` marked values has been the one of

@@ -55,18 +55,37 @@ __device__ unsigned merge_split(const Index* left, unsigned left_count, const In
   }
   return low;
 }
-/// The same by a warp, for streams in device memory, where each comparison takes long: the lanes compare the last
-/// entries of 32 parts of the range at the same time.
+/// The same by a warp, for streams in device memory, where each comparison takes long: the lanes make 32 comparisons at
+/// the same time. First around the left operand's share of the entries, which is about `left_part` of them, at
+/// distances that double, because often both streams are spread alike; then of the last entries of 32 parts of what is
+/// left.
 template <class Index>
 __device__ std::uint64_t merge_split_by_warp(const Index* left, std::uint64_t left_count, const Index* right,
-                                             std::uint64_t right_count, std::uint64_t taken) {
+                                             std::uint64_t right_count, std::uint64_t taken, double left_part) {
+  using spar::detail::warp_size;
+  const unsigned lane = spar::detail::lane_of_thread();
+  const auto number_of = [](bool takes) {
+    return static_cast<unsigned>(__popc(__ballot_sync(spar::detail::whole_warp, takes)));
+  };
   auto [low, high] = merge_range(left_count, right_count, taken);
+  if (low < high) {
+    const std::uint64_t first = low, last = high - 1;
+    const auto share = static_cast<std::uint64_t>(left_part * static_cast<double>(taken));
+    const std::uint64_t middle = share < first ? first : share > last ? last : share;
+    const auto entry_of = [&](unsigned l) {
+      constexpr std::uint64_t least = 64, half = warp_size / 2;
+      const std::uint64_t distance = least << (l < half ? half - 1 - l : l - half);
+      if (l < half) return middle - first > distance ? middle - distance : first;
+      return last - middle > distance ? middle + distance : last;
+    };
+    const unsigned takes = number_of(merge_takes(left, right, entry_of(lane), taken));
+    if (takes > 0) low = entry_of(takes - 1) + 1;
+    if (takes < warp_size) high = entry_of(takes);
+  }
   while (low < high) {
-    const std::uint64_t first = low, end = high, part = (end - first - 1) / spar::detail::warp_size + 1;
+    const std::uint64_t first = low, end = high, part = (end - first - 1) / warp_size + 1;
     const auto end_of = [&](unsigned parts) { return part * parts < end - first ? first + part * parts : end; };
-    const unsigned lane = spar::detail::lane_of_thread();
-    const bool takes = end_of(lane) < end && merge_takes(left, right, end_of(lane + 1) - 1, taken);
-    const auto whole = static_cast<unsigned>(__popc(__ballot_sync(spar::detail::whole_warp, takes)));
+    const unsigned whole = number_of(end_of(lane) < end && merge_takes(left, right, end_of(lane + 1) - 1, taken));
     low = end_of(whole);
     high = low < end ? end_of(whole + 1) - 1 : end;
   }
@@ -80,6 +99,7 @@ struct merge_tile {
   // An odd number of items: in shared memory, the items of neighbouring threads are then in different banks.
   static constexpr unsigned threads = 256, items = sizeof(T) + sizeof(Index) > 8 ? 7 : 15;
   static constexpr std::uint64_t entries = threads * items;
+  static constexpr unsigned blocks = 4; // of a multiprocessor, at least; without a number, ptxas uses local memory
   static_assert(items <= 32, "a thread marks its entries by the bits of a word"); // positions in a tile have 32 bits
 
   /// The entries of a tile, and one more on each side: the left operand's entry before the tile, which may have the
@@ -97,9 +117,9 @@ struct merge_tile {
 };
 
 template <class T, class Index, class Op>
-__global__ void __launch_bounds__(merge_tile<T, Index>::threads)
-    merge(device_coo<T, Index> left, device_coo<T, Index> right, Index* out_i, T* out_v, Op op, std::uint64_t* count,
-          std::uint64_t* words) {
+__global__ void __launch_bounds__(merge_tile<T, Index>::threads, merge_tile<T, Index>::blocks)
+    merge(device_coo<T, Index> left, device_coo<T, Index> right, double left_part, Index* out_i, T* out_v, Op op,
+          std::uint64_t* count, std::uint64_t* words) {
   using tile = merge_tile<T, Index>;
   auto& shared = spar::detail::block_memory<typename tile::memory>();
   const spar::detail::tiles all(words);
@@ -111,7 +131,7 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads)
   // Two warps search for the ends of the tile at the same time.
   if (const unsigned warp = spar::detail::warp_of_thread(); warp < 2) {
     const std::uint64_t taken = warp == 0 ? begin : end;
-    shared.split[warp] = merge_split_by_warp(left.indices, left.count, right.indices, right.count, taken);
+    shared.split[warp] = merge_split_by_warp(left.indices, left.count, right.indices, right.count, taken, left_part);
   }
   __syncthreads();
   const std::uint64_t l = shared.split[0], r = begin - l;
@@ -209,9 +229,11 @@ template <element T, index_type Index, reduction<T> Op>
 void start_merge(device_coo<T, Index> left, device_coo<T, Index> right, Index* out_i, T* out_v, Op op,
                  std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
   using tile = detail::merge_tile<T, Index>;
-  spar::detail::clear(words, merge_words<T, Index>(left.count + right.count) * sizeof(std::uint64_t), stream);
-  spar::detail::launch(detail::merge<T, Index, Op>, tile::count(left.count + right.count), tile::threads,
-                       sizeof(typename tile::memory), stream, left, right, out_i, out_v, op, count, words);
+  const std::uint64_t n = left.count + right.count;
+  const double left_part = n == 0 ? 0 : static_cast<double>(left.count) / static_cast<double>(n);
+  spar::detail::clear(words, merge_words<T, Index>(n) * sizeof(std::uint64_t), stream);
+  spar::detail::launch(detail::merge<T, Index, Op>, tile::count(n), tile::threads, sizeof(typename tile::memory),
+                       stream, left, right, left_part, out_i, out_v, op, count, words);
 }
 
 } // namespace spar::kernel

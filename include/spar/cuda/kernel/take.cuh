@@ -13,6 +13,7 @@
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -31,110 +32,156 @@ inline std::uint64_t differing_words(std::uint64_t n) {
 
 namespace detail {
 
-template <class T>
-struct take_memory {
-  marked_values<T> marked[marking_tile::warps];
-  spar::detail::block_sum<marking_tile::threads> sums, tie_sums;
-  spar::detail::tiles::block_state state;
-  std::uint64_t ties_before;
+/// A block of `take` has tiles one after the other. While its other warps find the values of one tile, the last warp
+/// looks back for the tile before it. So no values wait for the counts of other tiles, and loads are always in flight.
+struct take_block {
+  static constexpr unsigned threads = marking_tile::threads + spar::detail::warp_size;
+  static constexpr std::uint64_t most = 1024; // blocks: as many as a GPU runs at the same time, or somewhat more
+  /// The blocks that a multiprocessor has to run at the same time: more would keep values in local memory.
+  template <class T, bool Adds>
+  static constexpr unsigned at_once = sizeof(T) > 4 ? (Adds ? 1 : 2) : (Adds ? 3 : 4);
 };
 
-/// Each block moves the entries of a tile, and writes the other values to `rest`, which may be `x` or `added`. If
+/// Two values that have been read and not yet added, so that no thread waits for them when it reads.
+template <class T>
+struct addends {
+  T x, added;
+  __device__ explicit operator T() const { return static_cast<T>(x + added); }
+};
+
+template <class T>
+struct take_memory {
+  struct step {
+    std::uint64_t tile, before, ties_before;
+    std::uint32_t found[marking_tile::warps], ties[marking_tile::warps]; // of each warp; `found` without the ties
+  };
+  step steps[8]; // in turn: while that of step s is in use, s - 2 is still read, and s + 2 is written
+  marked_values<T> marked[2][marking_tile::warps];
+
+  __device__ step& of(unsigned number) { return steps[number % 8]; }
+};
+
+/// Each block moves the entries of some tiles, and writes the other values to `rest`, which may be `x` or `added`. If
 /// `Adds`, adds the values of `added` to those of `x` first. Takes the values that `by` describes: a magnitude that
-/// they reach, or a pointer to a cut; by a cut, `rest` is `x`. `words` belongs to the tiles; those of the tiles' ties
-/// follow.
+/// they reach, or a pointer to one or to a cut; by a pointer, `rest` is `x`. `words` belongs to the tiles; those of the
+/// tiles' ties follow.
 template <class T, class Index, class By, bool Adds = false>
-__global__ void __launch_bounds__(marking_tile::threads)
-    take(const T* added, const T* x, T* rest, std::uint64_t n, unsigned rows, By by, std::uint64_t begin, Index* out_i,
-         T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
-  constexpr bool by_cut = std::is_pointer_v<By>; // to a cut
+__global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Adds>)
+    take(const T* added, const T* x, T* rest, std::uint64_t n, unsigned rows, std::uint64_t tiles, By by,
+         std::uint64_t begin, Index* out_i, T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words) {
+  using spar::detail::whole_warp;
+  constexpr bool by_cut = std::is_same_v<By, const cut<T>*>, by_pointer = std::is_pointer_v<By>;
+  // Taken are all marked values, or those that are no ties and the first ties.
   magnitude<T> threshold;
-  if constexpr (by_cut)
-    threshold = by->threshold;
-  else
-    threshold = by;
-  auto& shared = spar::detail::block_memory<take_memory<T>>();
-  const spar::detail::tiles all(words);
-  const std::uint64_t number = all.take(shared.state);
-  const unsigned warp = spar::detail::warp_of_thread();
-  auto& marked = shared.marked[warp];
-
-  const bool writes_all = Adds || (!by_cut && rest != x);
-  const marking_part part(n, number, rows);
-  const auto read = [&](unsigned at, T(&values)[marking_tile::rows_at_once]) {
-    part.read(x, at, values);
-    if constexpr (Adds) {
-      T more[marking_tile::rows_at_once];
-      part.read(added, at, more);
-      for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = static_cast<T>(values[r] + more[r]);
-    }
-  };
-  // Values that shared memory keeps leave the vector at once, while the cache still has their sectors.
-  const auto write = [&](unsigned at, const T(&values)[marking_tile::rows_at_once], unsigned kept) {
-    if (writes_all) return part.for_rows(rest, at, [&](unsigned r, T& value) { value = values[r]; });
-    if (kept == 0) return;
-    T* const here = rest + part.first + at;
-    SPAR_UNROLL
-    for (unsigned r = 0; r < marking_tile::rows_at_once; ++r)
-      if ((kept >> r & 1U) != 0) here[r * spar::detail::warp_size] = T{};
-  };
-  const std::uint32_t found = marked.find(part, [&](T value) { return magnitude_of(value) >= threshold; }, read, write);
-
-  const auto read_left = [&](unsigned at) { return rest[part.first + at]; };
-
-  // Taken are all marked values, or those that are no ties and the first ties; from the empty cut, none.
   bool counts_ties = false;
   std::uint64_t most_ties = 0;
   if constexpr (by_cut) {
+    if (by->count == 0) { // from the empty cut, none
+      if (blockIdx.x == 0 && threadIdx.x == 0) *count = 0;
+      return;
+    }
+    threshold = by->threshold;
     most_ties = by->ties;
-    counts_ties = most_ties < by->equal || by->count == 0;
+    counts_ties = most_ties < by->equal;
+  } else if constexpr (by_pointer) {
+    threshold = *by;
+  } else {
+    threshold = by;
   }
-  std::uint32_t ties = 0;
-  if (counts_ties) {
-    __syncthreads();
-    marked.for_each(part, found, read_left, [&](bool has, unsigned, unsigned, T value, bool) {
-      ties += has && magnitude_of(value) == threshold ? 1 : 0;
-    });
-    ties = spar::detail::warp_sum(ties);
-  }
-  std::uint32_t total = 0, total_ties = 0;
-  std::uint64_t to = shared.sums.exclusive_of_warps(found - ties, total), tie = 0;
-  if (counts_ties) tie = shared.tie_sums.exclusive_of_warps(ties, total_ties);
-  if (warp == 0) {
-    const std::uint64_t before = all.look_back(number, total);
-    if (threadIdx.x == 0) shared.state.before = before;
-  } else if (warp == 1 && counts_ties) {
-    const std::uint64_t before = spar::detail::tiles(words + gridDim.x + 1).look_back(number, total_ties);
-    if (spar::detail::lane_of_thread() == 0) shared.ties_before = before;
-  }
-  __syncthreads();
-  to += shared.state.before;
-  if (counts_ties) {
-    tie += shared.ties_before;
-    to += tie < most_ties ? tie : most_ties;
-  }
+  auto& shared = spar::detail::block_memory<take_memory<T>>();
+  const spar::detail::tiles all(words), all_ties(words + tiles + 1);
+  const unsigned warp = spar::detail::warp_of_thread(), lane = spar::detail::lane_of_thread();
+  const bool looks_back = warp == marking_tile::warps;
 
-  const auto move = [&](bool has, unsigned, unsigned at, T value, bool is_kept) {
-    const unsigned lane = spar::detail::lane_of_thread();
-    bool is_taken = has;
-    if (counts_ties) {
-      const std::uint32_t equal = __ballot_sync(spar::detail::whole_warp, has && magnitude_of(value) == threshold);
-      const std::uint64_t own = tie + marked.marks_below(equal, lane);
-      if ((equal >> lane & 1U) != 0 && own >= most_ties) is_taken = false;
-      tie += static_cast<std::uint32_t>(__popc(equal));
+  const bool writes_all = Adds || (!by_pointer && rest != x);
+  using value_read = std::conditional_t<Adds, addends<T>, T>;
+  const auto read = [&](const lane_rows& from, unsigned row, value_read(&values)[marking_tile::rows_at_once]) {
+    if constexpr (Adds) {
+      T of_x[marking_tile::rows_at_once], of_added[marking_tile::rows_at_once];
+      from.read(x, row, of_x), from.read(added, row, of_added);
+      SPAR_UNROLL
+      for (unsigned r = 0; r < marking_tile::rows_at_once; ++r) values[r] = {of_x[r], of_added[r]};
+    } else {
+      from.read(x, row, values);
     }
-    const std::uint32_t taken = __ballot_sync(spar::detail::whole_warp, is_taken);
-    const std::uint64_t own = to + marked.marks_below(taken, lane);
-    to += static_cast<std::uint32_t>(__popc(taken));
-    is_taken = is_taken && own < room; // what has no room stays
-    if (is_taken) {
-      out_i[own] = static_cast<Index>(begin + part.first + at);
-      out_v[own] = value;
-    }
-    if (has && is_taken != is_kept) rest[part.first + at] = is_taken ? T{} : value;
   };
-  marked.for_each(part, found, read_left, move);
-  if (number + 1 == gridDim.x && threadIdx.x == marking_tile::threads - 1) *count = to; // by the last warp
+  // Values that shared memory keeps leave the vector at once, while the cache still has their sectors.
+  const auto leave = [&](std::uint64_t at) {
+    if (!writes_all) rest[at] = T{};
+  };
+  const auto write = [&](const lane_rows& from, unsigned row, const T(&values)[marking_tile::rows_at_once]) {
+    if (writes_all) from.write(rest, row, values);
+  };
+  const auto move = [&](const typename take_memory<T>::step& step, const marked_values<T>& marked) {
+    const marking_part part(n, step.tile, rows);
+    std::uint64_t to = step.before, tie = step.ties_before;
+    for (unsigned w = 0; w < warp; ++w) to += step.found[w], tie += step.ties[w];
+    if (counts_ties) to += tie < most_ties ? tie : most_ties;
+    const auto read_left = [&](unsigned at) { return rest[part.first + at]; };
+    const auto move_one = [&](bool has, unsigned, unsigned at, T value, bool is_kept) {
+      bool is_taken = has;
+      if (counts_ties) {
+        const std::uint32_t equal = __ballot_sync(whole_warp, has && magnitude_of(value) == threshold);
+        const std::uint64_t own = tie + marked.marks_below(equal, lane);
+        if ((equal >> lane & 1U) != 0 && own >= most_ties) is_taken = false;
+        tie += static_cast<std::uint32_t>(__popc(equal));
+      }
+      const std::uint32_t taken = __ballot_sync(whole_warp, is_taken);
+      const std::uint64_t own = to + marked.marks_below(taken, lane);
+      to += static_cast<std::uint32_t>(__popc(taken));
+      is_taken = is_taken && own < room; // what has no room stays
+      if (is_taken) {
+        out_i[own] = static_cast<Index>(begin + part.first + at);
+        out_v[own] = value;
+      }
+      if (has && is_taken != is_kept) rest[part.first + at] = is_taken ? T{} : value;
+    };
+    marked.for_each(part, step.found[warp] + step.ties[warp], read_left, move_one);
+    if (step.tile + 1 == tiles && threadIdx.x == marking_tile::threads - 1) *count = to; // by the last warp
+    __syncwarp(); // the values of the next step take the place of these
+  };
+
+  // The tile of the next step is known, so that a step's last loads are those of the next step's first rows. If there
+  // are blocks enough, none gets a second tile.
+  const auto next_tile = [&] { return gridDim.x < tiles ? all.take() : tiles; };
+  if (looks_back && lane == 0) shared.of(0).tile = all.take(), shared.of(1).tile = next_tile();
+  __syncthreads();
+  values_ahead<value_read> next{};
+  if (!looks_back) next.read_all(marking_part(n, shared.of(0).tile, rows).from(0), read);
+  for (unsigned s = 0;; ++s) {
+    auto& step = shared.of(s);
+    const bool has_tile = step.tile < tiles;
+    if (looks_back) {
+      if (s > 0) {
+        auto& earlier = shared.of(s - 1);
+        const auto total = [&](const std::uint32_t(&of_warp)[marking_tile::warps]) {
+          return spar::detail::warp_sum(lane < marking_tile::warps ? of_warp[lane] : 0U);
+        };
+        const std::uint64_t before = all.look_back(earlier.tile, total(earlier.found));
+        const std::uint64_t ties = counts_ties ? all_ties.look_back(earlier.tile, total(earlier.ties)) : 0;
+        if (lane == 0) earlier.before = before, earlier.ties_before = ties;
+      }
+      if (lane == 0) shared.of(s + 2).tile = next_tile();
+    } else if (has_tile) {
+      const marking_part part(n, step.tile, rows);
+      std::uint32_t ties = 0;
+      const auto marks = [&](T value) {
+        const magnitude<T> m = magnitude_of(value);
+        if (by_cut && m == threshold) ++ties;
+        return m >= threshold;
+      };
+      const auto ahead = [&](unsigned row) {
+        return row < rows ? part.from(row) : marking_part(n, shared.of(s + 1).tile, rows).from(0);
+      };
+      auto& marked = shared.marked[s % 2][warp];
+      const std::uint32_t found = marked.find(part, next, marks, ahead, read, leave, write);
+      ties = counts_ties ? spar::detail::warp_sum(ties) : 0;
+      if (lane == 0) step.found[warp] = found - ties, step.ties[warp] = ties;
+    }
+    __syncthreads();
+    if (s > 0 && !looks_back) move(shared.of(s - 1), shared.marked[(s - 1) % 2][warp]);
+    if (!has_tile) return;
+  }
 }
 
 template <class T, class Index, class By>
@@ -142,8 +189,9 @@ void start_take(const T* added, const T* x, T* rest, std::uint64_t n, By by, std
                 T* out_v, std::uint64_t room, std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
   spar::detail::clear(words, take_words(n) * sizeof(std::uint64_t), stream);
   auto* const kernel = added == nullptr ? take<T, Index, By> : take<T, Index, By, !std::is_pointer_v<By>>;
-  spar::detail::launch(kernel, marking_tile::count(n), marking_tile::threads, sizeof(take_memory<T>), stream, added, x,
-                       rest, n, marking_tile::rows_of(n), by, begin, out_i, out_v, room, count, words);
+  const std::uint64_t tiles = marking_tile::count(n);
+  spar::detail::launch(kernel, std::min(tiles, take_block::most), take_block::threads, sizeof(take_memory<T>), stream,
+                       added, x, rest, n, marking_tile::rows_of(n), tiles, by, begin, out_i, out_v, room, count, words);
 }
 
 template <class T>
@@ -164,9 +212,7 @@ __global__ void __launch_bounds__(marking_tile::threads)
   auto& marked = shared.marked[spar::detail::warp_of_thread()];
   const marking_part part(from.count, number, rows);
   const T* const values = from.values;
-  const auto read = [&](unsigned at, T(&some)[marking_tile::rows_at_once]) { part.read(values, at, some); };
-  const auto keep_all = [](unsigned, const T(&)[marking_tile::rows_at_once], unsigned) {};
-  const std::uint32_t found = marked.find(part, [&](T value) { return value != neutral; }, read, keep_all);
+  const std::uint32_t found = marked.find(part, values, [&](T value) { return value != neutral; });
   std::uint32_t total = 0;
   std::uint64_t to = shared.sums.exclusive_of_warps(found, total);
   to += all.outputs_before(number, total, shared.state);

@@ -36,10 +36,13 @@ class tiles {
   /// Returns the tile of this block. Blocks take tiles in the order in which they begin to run, so every tile before
   /// this one belongs to a block that has begun and needs no later block to end.
   __device__ std::uint64_t take(block_state& shared) const {
-    if (threadIdx.x == 0) shared.tile = atomicAdd(words_, 1ULL);
+    if (threadIdx.x == 0) shared.tile = take();
     __syncthreads();
     return shared.tile;
   }
+
+  /// The same for one thread of a block that has more than one tile. Tiles from their number on are none.
+  __device__ std::uint64_t take() const { return atomicAdd(words_, 1ULL); }
 
   /// Publishes the number of outputs of this tile, and returns the number of outputs of all tiles before it.
   __device__ std::uint64_t outputs_before(std::uint64_t tile, std::uint64_t outputs, block_state& shared) const {

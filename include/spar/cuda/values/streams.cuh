@@ -349,11 +349,11 @@ class device_streams : public device_counts {
                                                            std::type_identity_t<kernel::cut<T>>* where) const {
     auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), std::min<std::uint64_t>(k, x.size()));
     if (mine.count() == 0) co_return mine;
-    const search<T> found(*this, std::span<const T>(x), k);
-    buffer<std::uint64_t> words(memory(), kernel::take_words(x.size()) + 1); // the last gets the count, as in the cut
-    kernel::start_take_largest(x.data(), x.size(), found.cut(), 0, mine.indices().data(), mine.values().data(),
-                               words.data() + words.size() - 1, words.data(), stream());
-    const kernel::cut<T> cut = co_await number(found.cut());
+    buffer<kernel::cut<T>> found(memory(), 1);
+    buffer<std::byte> work(memory(), kernel::topk_bytes<T, Index>(x.size(), k));
+    kernel::start_topk(x.data(), x.size(), k, 0, mine.indices().data(), mine.values().data(), found.data(), work.data(),
+                       stream());
+    const kernel::cut<T> cut = co_await number(std::as_const(found).data());
     if (where != nullptr) *where = cut;
     mine.shrink(cut.count);
     co_return mine;
