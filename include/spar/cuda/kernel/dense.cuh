@@ -74,19 +74,24 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 
 template <class T, class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    copy_entries(entry_pieces<T, Index> from, Index* out_i, T* out_v) {
+    copy_entries(entry_pieces<T, Index> from, std::uint64_t n, Index* out_i, T* out_v) {
   struct entry {
     Index index;
     T value;
   };
   const auto read = [&](std::uint64_t e) {
-    unsigned piece = 0;
-    while (e >= from.begins[piece + 1]) ++piece;
-    const std::uint64_t at = e - from.begins[piece];
-    return entry{from.indices[piece][at], from.values[piece][at]};
+    const Index* indices = from.indices[0];
+    const T* values = from.values[0];
+    std::uint64_t begin = 0;
+    SPAR_UNROLL
+    for (unsigned piece = 1; piece < from.most; ++piece) {
+      if (piece < from.pieces && e >= from.begins[piece])
+        indices = from.indices[piece], values = from.values[piece], begin = from.begins[piece];
+    }
+    return entry{indices[e - begin], values[e - begin]};
   };
   const auto write = [&](std::uint64_t e, const entry& x) { out_i[e] = x.index, out_v[e] = x.value; };
-  spar::detail::for_rows(from.begins[from.pieces], read, write);
+  spar::detail::for_rows(n, read, write);
 }
 
 template <class T, class Index>
@@ -225,7 +230,7 @@ void start_find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test
 /// Starts a kernel that copies entries to `out_i` and `out_v`, which must not overlap them and point to device memory.
 template <element T, index_type Index>
 void start_copy_entries(const entry_pieces<T, Index>& from, Index* out_i, T* out_v, cudaStream_t stream) {
-  spar::detail::launch_rows(detail::copy_entries<T, Index>, from.count(), stream, from, out_i, out_v);
+  spar::detail::launch_rows(detail::copy_entries<T, Index>, from.count(), stream, from, from.count(), out_i, out_v);
 }
 
 /// Starts a kernel that sets dense[indices[e] - begin] to values[e] for e < count. The indices must be distinct and at
