@@ -62,20 +62,25 @@ class tiles {
     // 31 that of the tile 32 before, and so on. Counts can move on only so many tiles per latency of the memory.
     std::uint64_t before = 0;
     bool complete = false;
-    for (std::uint64_t end = tile; !complete && end > 0; end -= end < tiles_at_once ? end : tiles_at_once) {
+    for (std::uint64_t end = tile, next = 0; !complete && end > 0; end = next) {
       std::uint64_t seen[words_per_lane];
       SPAR_UNROLL
       for (unsigned w = 0; w < words_per_lane; ++w) {
         const unsigned back = w * warp_size + lane;
         seen[w] = back < end ? word(end - 1 - back) : through; // beyond the first tile, nothing counts
       }
+      // What has been read before a wait is old after it: then the rest is read again.
+      bool has_waited = false;
+      next = end;
       SPAR_UNROLL
       for (unsigned w = 0; w < words_per_lane; ++w) {
-        if (complete) break;
+        if (complete || __ballot_sync(whole_warp, has_waited) != 0) break;
         while ((seen[w] & 3) == nothing) {
+          has_waited = true;
           spin();
           seen[w] = word(end - 1 - (w * warp_size + lane));
         }
+        next -= next < warp_size ? next : warp_size;
         const std::uint32_t stops = __ballot_sync(whole_warp, (seen[w] & 3) == through);
         complete = stops != 0;
         const unsigned last = complete ? static_cast<unsigned>(__ffs(static_cast<int>(stops))) - 1 : warp_size - 1;
@@ -90,7 +95,7 @@ class tiles {
  private:
   static constexpr std::uint64_t nothing = 0, own = 1, through = 2; // what a word counts: the tile's own outputs, or
                                                                     // those of the tile and of all tiles before it
-  static constexpr unsigned words_per_lane = 4, tiles_at_once = words_per_lane * warp_size;
+  static constexpr unsigned words_per_lane = 4;
 
   // Volatile: each read must see what another block has written by then.
   __device__ volatile unsigned long long& word(std::uint64_t tile) const { return words_[tile + 1]; }
