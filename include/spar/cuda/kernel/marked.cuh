@@ -70,7 +70,7 @@ struct marking_part {
   /// This lane's positions from a row on.
   __device__ lane_rows from(unsigned row) const {
     const unsigned at = row * spar::detail::warp_size + spar::detail::lane_of_thread();
-    return {first + at, at < size ? size - at : 0};
+    return at < size ? lane_rows{first + at, size - at} : lane_rows{0, 0};
   }
 };
 

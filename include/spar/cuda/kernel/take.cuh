@@ -33,7 +33,8 @@ inline std::uint64_t differing_words(std::uint64_t n) {
 namespace detail {
 
 /// A block of `take` has tiles one after the other. While its other warps find the values of one tile, the last warp
-/// looks back for the tile before it. So no values wait for the counts of other tiles, and loads are always in flight.
+/// publishes the counts of the tile before it, and looks back for the one before that, by when other blocks have
+/// published theirs. So no warp waits for the counts of other tiles, and loads are always in flight.
 struct take_block {
   static constexpr unsigned threads = marking_tile::threads + spar::detail::warp_size;
   static constexpr std::uint64_t most = 1024; // blocks: as many as a GPU runs at the same time, or somewhat more
@@ -55,8 +56,8 @@ struct take_memory {
     std::uint64_t tile, before, ties_before;
     std::uint32_t found[marking_tile::warps], ties[marking_tile::warps]; // of each warp; `found` without the ties
   };
-  step steps[8]; // in turn: while that of step s is in use, s - 2 is still read, and s + 2 is written
-  marked_values<T> marked[2][marking_tile::warps];
+  step steps[8]; // in turn: while that of step s is in use, s - 3 is still read, and s + 2 is written
+  marked_values<T> marked[3][marking_tile::warps]; // of the steps s to s - 2
 
   __device__ step& of(unsigned number) { return steps[number % 8]; }
 };
@@ -150,19 +151,23 @@ __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Ad
   if (!looks_back) next.read_all(marking_part(n, shared.of(0).tile, rows).from(0), read);
   for (unsigned s = 0;; ++s) {
     auto& step = shared.of(s);
-    const bool has_tile = step.tile < tiles;
     if (looks_back) {
-      if (s > 0) {
-        auto& earlier = shared.of(s - 1);
-        const auto total = [&](const std::uint32_t(&of_warp)[marking_tile::warps]) {
-          return spar::detail::warp_sum(lane < marking_tile::warps ? of_warp[lane] : 0U);
-        };
+      const auto total = [&](const std::uint32_t(&of_warp)[marking_tile::warps]) {
+        return spar::detail::warp_sum(lane < marking_tile::warps ? of_warp[lane] : 0U);
+      };
+      if (s > 0 && shared.of(s - 1).tile < tiles) {
+        const auto& found = shared.of(s - 1);
+        all.publish(found.tile, total(found.found));
+        if (counts_ties) all_ties.publish(found.tile, total(found.ties));
+      }
+      if (s > 1) {
+        auto& earlier = shared.of(s - 2);
         const std::uint64_t before = all.look_back(earlier.tile, total(earlier.found));
         const std::uint64_t ties = counts_ties ? all_ties.look_back(earlier.tile, total(earlier.ties)) : 0;
         if (lane == 0) earlier.before = before, earlier.ties_before = ties;
       }
       if (lane == 0) shared.of(s + 2).tile = next_tile();
-    } else if (has_tile) {
+    } else if (step.tile < tiles) {
       const marking_part part(n, step.tile, rows);
       std::uint32_t ties = 0;
       const auto marks = [&](T value) {
@@ -173,14 +178,14 @@ __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Ad
       const auto ahead = [&](unsigned row) {
         return row < rows ? part.from(row) : marking_part(n, shared.of(s + 1).tile, rows).from(0);
       };
-      auto& marked = shared.marked[s % 2][warp];
+      auto& marked = shared.marked[s % 3][warp];
       const std::uint32_t found = marked.find(part, next, marks, ahead, read, leave, write);
       ties = counts_ties ? spar::detail::warp_sum(ties) : 0;
       if (lane == 0) step.found[warp] = found - ties, step.ties[warp] = ties;
     }
     __syncthreads();
-    if (s > 0 && !looks_back) move(shared.of(s - 1), shared.marked[(s - 1) % 2][warp]);
-    if (!has_tile) return;
+    if (s > 1 && !looks_back) move(shared.of(s - 2), shared.marked[(s - 2) % 3][warp]);
+    if (s > 0 && shared.of(s - 1).tile >= tiles) return;
   }
 }
 

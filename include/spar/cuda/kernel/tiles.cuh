@@ -47,6 +47,7 @@ class tiles {
   /// Publishes the number of outputs of this tile, and returns the number of outputs of all tiles before it.
   __device__ std::uint64_t outputs_before(std::uint64_t tile, std::uint64_t outputs, block_state& shared) const {
     if (warp_of_thread() == 0) {
+      publish(tile, outputs);
       const std::uint64_t before = look_back(tile, outputs);
       if (lane_of_thread() == 0) shared.before = before;
     }
@@ -54,10 +55,12 @@ class tiles {
     return shared.before;
   }
 
-  /// The same for one warp, all of whose lanes must call it.
+  /// The same in two steps, between which a warp may do other work. All its lanes must call both.
+  __device__ void publish(std::uint64_t tile, std::uint64_t outputs) const {
+    if (lane_of_thread() == 0) word(tile) = outputs << 2 | (tile == 0 ? through : own);
+  }
   __device__ std::uint64_t look_back(std::uint64_t tile, std::uint64_t outputs) const {
     const unsigned lane = lane_of_thread();
-    if (lane == 0) word(tile) = outputs << 2 | (tile == 0 ? through : own);
     // Each lane reads the words of `words_per_lane` tiles at the same time: lane 0 that of the tile just before, lane
     // 31 that of the tile 32 before, and so on. Counts can move on only so many tiles per latency of the memory.
     std::uint64_t before = 0;
