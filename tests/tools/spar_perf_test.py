@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 
-KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
-header_bytes compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min
-seconds_max ratio_to_mpi alpha beta gamma_sparse
-gamma_dense gamma_coded bits_index bits_value max_error error_bound correct input nnz_out_mean select_seconds epsilon
-tau tau_prime skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
-against_before machine words_bound phases memory""".split()
+KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received header_bytes
+compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min seconds_max
+ratio_to_mpi alpha beta gamma_sparse gamma_dense gamma_coded alpha_shared bits_index bits_value max_error
+error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime skew delay latency_mean nap_mean
+nap_min stale_max format times algbw busbw compared_to against_reference against_before machine words_bound
+phases memory""".split()
 
 program = sys.argv[1]
 full = "SPAR_FULL" in os.environ # the quick set compiles spar_perf with float, int32 and 32-bit indices only
