@@ -86,7 +86,8 @@ TEST(cost_model, more_entries_never_cost_less) {
 }
 
 TEST(cost_model, counts_the_time_of_coding) {
-  const spar::network_model wire{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0};
+  const spar::network_model wire{
+      .alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0, .alpha_shared = 1e-5};
   const double coding = 1e-8;
   const spar::call_shape plain{16, 1e12, 100, 4, 4}, coded{16, 1e12, 100, 4, 4, coding}; // entries hardly overlap
   const auto more = [&](auto seconds) { return seconds(coded) - seconds(plain); };
@@ -103,31 +104,40 @@ TEST(cost_model, counts_the_time_of_coding) {
 }
 
 TEST(cost_model, hides_work_behind_messages_of_other_parts) {
-  const spar::network_model net{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 2e-9, .gamma_dense = 0};
+  spar::network_model net{.alpha = 1e-5, .beta = 1e-9, .gamma_sparse = 2e-9, .gamma_dense = 0};
   // Two rounds with 1e5 and 2e5 entries of 8 bytes. Work: 4 ns to merge an entry of each side, and the coding.
   const auto seconds = [&](double coding, std::uint64_t parts) {
     return spar::seconds_recursive_doubling(net, {4, 1e12, 1e5, 4, 4, coding}, parts);
   };
   EXPECT_NEAR(seconds(1e-9, 1), 2e-5 + 3e5 * (8e-9 + 5e-9), 1e-9);
   // Sending decides: half of the first sum is encoded before it, and half of the last one decoded and merged after it.
-  EXPECT_NEAR(seconds(1e-9, 2), 3e-5 + 3e5 * 8e-9 + (1e5 * 0.5e-9 + 2e5 * 4.5e-9) / 2, 1e-9);
-  // Work decides: a quarter of the first sum is on the way while another is encoded, which takes 3 ns less.
-  EXPECT_NEAR(seconds(1e-8, 4), 5e-5 + 3e5 * 14e-9 + 1e5 * 3e-9 / 4, 1e-9);
+  const double sending = 3e5 * 8e-9 + (1e5 * 0.5e-9 + 2e5 * 4.5e-9) / 2;
+  EXPECT_NEAR(seconds(1e-9, 2), 4e-5 + sending, 1e-9);
+  EXPECT_NEAR(seconds(1e-8, 4), 3e5 * 14e-9, 1e-9); // work decides: all messages are on the way meanwhile
   // The fold receives k entries, encoded, and merges them, as in the only round; the result is only decoded.
   const double folded = spar::seconds_recursive_doubling(net, {3, 1e12, 1e5, 4, 4, 1e-9}, 2);
-  EXPECT_NEAR(folded, 4e-5 + 5e5 * 8e-9 + (1e5 * 0.5e-9 + 3e5 * 0.5e-9) / 2, 1e-9);
+  EXPECT_NEAR(folded, 6e-5 + 5e5 * 8e-9 + (1e5 * 0.5e-9 + 3e5 * 0.5e-9) / 2, 1e-9);
   // A split has P - 1 messages.
   const auto split = [&](std::int64_t ranks, double coding) {
     return spar::seconds_split(net, {ranks, 1e12, 1e5, 4, 4, coding});
   };
   EXPECT_NEAR(split(2, 1e-9), 1e-5 + 0.5e5 * 9e-9, 1e-9);
   EXPECT_NEAR(split(4, 1e-9), 3e-5 + 0.75e5 * (8e-9 + 1e-9 / 3), 1e-9);
-  EXPECT_NEAR(split(4, 1e-8), 3e-5 + 0.75e5 * (1e-8 + 8e-9 / 3), 1e-9);
+  EXPECT_NEAR(split(4, 1e-8), 0.75e5 * 1e-8 + (3e-5 + 0.75e5 * 8e-9) / 3, 1e-9);
 
   EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e5, 4, 4, 1e-9}), 2U);
   EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 500, 4, 4, 1e-9}), 1U); // saves 5 us, and a message takes 10 us
   EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 1e5, 4, 4, 0}), 1U);    // not encoded
   EXPECT_EQ(spar::parts_of_doubling(net, {1, 1e12, 1e5, 4, 4, 1e-9}), 1U);
+
+  // Messages in flight at once share a latency.
+  net.alpha_shared = 1e-5;
+  EXPECT_NEAR(seconds(1e-9, 1), 2e-5 + 3e5 * (8e-9 + 5e-9), 1e-9);
+  EXPECT_NEAR(seconds(1e-9, 2), 1e-5 + sending, 1e-9);
+  EXPECT_NEAR(split(4, 1e-9), 1e-5 + 0.75e5 * (8e-9 + 1e-9 / 3), 1e-9);
+  EXPECT_EQ(spar::parts_of_doubling(net, {4, 1e12, 500, 4, 4, 1e-9}), 2U);
+  net.alpha_shared = 1; // as alpha
+  EXPECT_NEAR(seconds(1e-9, 2), 1e-5 + sending, 1e-9);
 }
 
 TEST(cost_model, chooses_what_the_paper_recommends) {

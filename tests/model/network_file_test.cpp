@@ -35,12 +35,14 @@ TEST(network_file, parameters_in_any_order) {
   EXPECT_EQ(network.gamma_dense, 0);
   EXPECT_EQ(network.gamma_coded, spar::network_model{}.gamma_coded); // may be missing
   EXPECT_EQ(read(good + "\ngamma_coded 9e-9").gamma_coded, 9e-9);
+  EXPECT_EQ(network.alpha_shared, 0); // may be missing
+  EXPECT_EQ(read(good + "\nalpha_shared 1e-6").alpha_shared, 1e-6);
 }
 
 TEST(network_file, anything_else_is_an_error_that_says_where) {
   EXPECT_EQ(error_of(good), "none");
   EXPECT_EQ(error_of(good + "\ndelta 1"),
-            path + ":7: expected alpha, beta, gamma_sparse, gamma_dense or gamma_coded, got 'delta'");
+            path + ":7: expected alpha, beta, gamma_sparse, gamma_dense, gamma_coded or alpha_shared, got 'delta'");
   EXPECT_EQ(error_of(good + "\nalpha 1"), path + ":7: alpha has a value already; expected one line for each parameter");
   for (const std::string bad : {"", "1us", "-1", "inf", "nan", "1e-6 2", "1,5", "1e999"}) {
     EXPECT_EQ(error_of("beta 1\nalpha " + bad),
@@ -48,9 +50,11 @@ TEST(network_file, anything_else_is_an_error_that_says_where) {
   }
   EXPECT_EQ(error_of(good + "\ngamma_coded -1"),
             path + ":7: gamma_coded must be a finite, non-negative number of seconds, not '-1'");
-  EXPECT_EQ(error_of(" alpha 1"), path + ":1: expected alpha, beta, gamma_sparse, gamma_dense or gamma_coded, got ''");
+  EXPECT_EQ(error_of(" alpha 1"),
+            path + ":1: expected alpha, beta, gamma_sparse, gamma_dense, gamma_coded or alpha_shared, got ''");
   EXPECT_EQ(error_of("{\"alpha\": 1}"),
-            path + ":1: expected alpha, beta, gamma_sparse, gamma_dense or gamma_coded, got '{\"alpha\":'");
+            path +
+                ":1: expected alpha, beta, gamma_sparse, gamma_dense, gamma_coded or alpha_shared, got '{\"alpha\":'");
   EXPECT_EQ(error_of("alpha 1\nbeta 1\ngamma_sparse 1\n"),
             path + " has no line for the parameter gamma_dense; expected alpha, beta, gamma_sparse and gamma_dense");
   EXPECT_EQ(error_of(""),

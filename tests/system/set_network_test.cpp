@@ -63,6 +63,7 @@ TEST(set_network, only_the_model_of_rank_0_must_make_sense) {
     spar::thread_group alone(1);
     EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_sparse = bad}), spar::invalid_argument);
     EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_coded = bad}), spar::invalid_argument);
+    EXPECT_THROW(spar::set_network(alone.rank(0), {.alpha_shared = bad}), spar::invalid_argument);
     EXPECT_EQ(alone.rank(0).network().gamma_sparse, spar::network_model{}.gamma_sparse);
   }
 }
@@ -132,11 +133,12 @@ TEST(set_network, streams_are_coded_where_that_is_faster) {
 
 // While a rank encodes, decodes and merges one part of a stream, the other part is on the way.
 TEST(set_network, encoded_streams_are_sent_in_two_parts_where_the_work_takes_longer_than_a_message) {
-  const auto messages = [](double alpha, const auto& storage) {
+  const auto messages = [](double alpha, double shared, const auto& storage) {
     std::uint64_t sent = 0;
     spar::thread_group group(4);
     group.run([&](spar::threads& net) {
-      spar::set_network(net, {.alpha = alpha, .beta = 8e-9, .gamma_sparse = 2e-9, .gamma_coded = 1e-8});
+      spar::set_network(
+          net, {.alpha = alpha, .beta = 8e-9, .gamma_sparse = 2e-9, .gamma_coded = 1e-8, .alpha_shared = shared});
       std::vector<std::uint32_t> indices(2000);
       for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = 500 * i + static_cast<std::uint32_t>(net.rank());
       const std::vector<float> values(indices.size(), 1.0F);
@@ -146,10 +148,13 @@ TEST(set_network, encoded_streams_are_sent_in_two_parts_where_the_work_takes_lon
     });
     return sent;
   };
-  // Two messages of the agreement and two of recursive doubling. Of the 84 us of work, 61 us may hide behind messages.
-  EXPECT_EQ(messages(5e-5, spar::storage::coded<>()), 2 + 2 * 2);
-  EXPECT_EQ(messages(7e-5, spar::storage::coded<>()), 2 + 2);
-  EXPECT_EQ(messages(5e-5, spar::storage::coo()), 2 + 2);
+  // Two messages of the agreement and two of recursive doubling. Of the 84 us of work, 61 us may hide behind messages,
+  // while a second part adds alpha to each round, unless messages in flight at once share it.
+  const spar::storage::coded<> coded;
+  EXPECT_EQ(messages(2.5e-5, 0, coded), 2 + 2 * 2);
+  EXPECT_EQ(messages(4e-5, 0, coded), 2 + 2);
+  EXPECT_EQ(messages(4e-5, 4e-5, coded), 2 + 2 * 2);
+  EXPECT_EQ(messages(4e-5, 4e-5, spar::storage::coo()), 2 + 2);
 }
 
 /// Whether `cheapest` uses `coded` on 8 ranks with 100'000 of 10'000'000 entries each, at `beta` seconds per byte.
@@ -183,6 +188,7 @@ TEST(set_network, a_simulator_knows_its_own) {
   EXPECT_EQ(engine.rank(1).network().gamma_sparse, 5e-9);
   EXPECT_EQ(engine.rank(1).network().gamma_dense, 5e-9);
   EXPECT_EQ(engine.rank(1).network().gamma_coded, 1e-8); // encoding and decoding an entry
+  EXPECT_EQ(engine.rank(1).network().alpha_shared, 3e-6);
 }
 
 } // namespace

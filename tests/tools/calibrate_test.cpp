@@ -51,6 +51,15 @@ TEST(calibrate, no_parameter_is_below_zero) {
   EXPECT_GT(network.beta, 0);
 }
 
+TEST(calibrate, what_messages_in_flight_at_once_share) {
+  const spar::network_model network{.alpha = 1e-5};
+  EXPECT_NEAR(spar::perf::shared_alpha(network, 1e-5, 8e-5, 8), 0, 1e-15);      // each costs alpha
+  EXPECT_NEAR(spar::perf::shared_alpha(network, 1e-5, 1e-5, 8), 1e-5, 1e-15);   // only the first one does
+  EXPECT_NEAR(spar::perf::shared_alpha(network, 1e-5, 2.4e-5, 8), 8e-6, 1e-15); // each of the others costs 2 us
+  EXPECT_EQ(spar::perf::shared_alpha(network, 1e-5, 9e-5, 8), 0);
+  EXPECT_EQ(spar::perf::shared_alpha(network, 1.5e-5, 1.4e-5, 8), 1e-5); // alpha is of the fit
+}
+
 TEST(calibrate, medians) {
   EXPECT_EQ(spar::perf::median({3}), 3);
   EXPECT_EQ(spar::perf::median({9, 1, 2}), 2);
@@ -61,13 +70,14 @@ TEST(calibrate, what_is_written_is_read) {
   const std::string path = testing::TempDir() + "spar_calibrate_test";
   spar::perf::options o;
   o.transport = "mpi";
-  std::ofstream(path) << spar::perf::to_file({1.25e-6, 3e-10, 2e-9, 0, 7.5e-9}, o, "a library");
+  std::ofstream(path) << spar::perf::to_file({1.25e-6, 3e-10, 2e-9, 0, 7.5e-9, 5e-7}, o, "a library");
   const spar::network_model network = spar::read_network(path);
   EXPECT_EQ(network.alpha, 1.25e-6);
   EXPECT_EQ(network.beta, 3e-10);
   EXPECT_EQ(network.gamma_sparse, 2e-9);
   EXPECT_EQ(network.gamma_dense, 0);
   EXPECT_EQ(network.gamma_coded, 7.5e-9);
+  EXPECT_EQ(network.alpha_shared, 5e-7);
 }
 
 TEST(calibrate, measures_on_ranks) {
@@ -85,6 +95,8 @@ TEST(calibrate, measures_on_ranks) {
     EXPECT_LT(network.gamma_dense, network.gamma_sparse);
     EXPECT_GT(network.gamma_coded, 1e-10);
     EXPECT_LT(network.gamma_coded, 1e-5);
+    EXPECT_GE(network.alpha_shared, 0);
+    EXPECT_LE(network.alpha_shared, network.alpha);
   });
 }
 

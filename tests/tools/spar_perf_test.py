@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 
-KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received
-header_bytes compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min
-seconds_max ratio_to_mpi alpha beta gamma_sparse
-gamma_dense gamma_coded bits_index bits_value max_error error_bound correct input nnz_out_mean select_seconds epsilon
-tau tau_prime skew delay latency_mean nap_mean nap_min stale_max format times algbw busbw compared_to against_reference
-against_before machine words_bound phases memory""".split()
+KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received header_bytes
+compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min seconds_max
+ratio_to_mpi alpha beta gamma_sparse gamma_dense gamma_coded alpha_shared bits_index bits_value max_error
+error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime skew delay latency_mean nap_mean
+nap_min stale_max format times algbw busbw compared_to against_reference against_before machine words_bound
+phases memory""".split()
 
 program = sys.argv[1]
 full = "SPAR_FULL" in os.environ # the quick set compiles spar_perf with float, int32 and 32-bit indices only
@@ -425,7 +425,7 @@ with tempfile.TemporaryDirectory() as directory:
     run("--calibrate", str(path), "--iterations", "2", "--warmup", "1", "--ranks", "3", says="gamma_dense ")
     lines = [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
     measured = {name: float(value) for name, value in lines}
-    expect(len(measured) == 5 and all(x >= 0 for x in measured.values()), f"calibrated: {measured}")
+    expect(len(measured) == 6 and all(x >= 0 for x in measured.values()), f"calibrated: {measured}")
     cheap = "--systems sparcml --count 10000 --density 0.06 --iterations 1 --warmup 0 --check".split()
     r = rows(*cheap, "--ranks", "3", "--network", str(path))["sparcml", 0.06]
     expect(all(r[name] == value for name, value in measured.items()), f"chosen by {r}, not by {measured}")
@@ -446,6 +446,11 @@ with tempfile.TemporaryDirectory() as directory:
         for density, due in [(0.01, 1e-5 + 800e-8 + turns * 200 * 3e-9), (1, 1e-5 + 40000e-8 + turns * 10000e-9)]:
             seconds = both["rec_doubling", density]["seconds"]
             expect(math.isclose(seconds, due, rel_tol=1e-9), f"density {density}, {cores} cores: {seconds}, not {due}")
+    for shared, latency in [(0, 1e-5), (4e-6, 4e-6), (1, 1e-5)]: # without a shared part, all of alpha is latency
+        path.write_text(f"alpha 1e-5\nbeta 1e-8\ngamma_sparse 3e-9\ngamma_dense 1e-9\nalpha_shared {shared}\n")
+        r = rows(*options.split(), "--network", str(path))["rec_doubling", 1]
+        found = (r["latency"], r["overhead"], r["alpha_shared"])
+        expect(all(map(math.isclose, found, (latency, 1e-5 - latency, latency))), f"{found} for alpha_shared {shared}")
     path.write_text("alpha 1\nbeta x\n")
     run(*cheap, status=2, says=f"{path}:2: beta must be a finite, non-negative number of seconds, not 'x'")
     del os.environ["SPAR_NETWORK"]

@@ -287,7 +287,7 @@ def scaling_many_ranks():
 
 @value
 def scaling_coded():
-    return f"{milliseconds('sparcml+coded', 4096)}"
+    return f"{milliseconds('sparcml+coded', 1024)} on 1024 ranks (`sparcml` {milliseconds('sparcml', 1024)})"
 
 
 @value

@@ -31,6 +31,11 @@ void fit_line(const std::vector<exchange_time>& times, spar::network_model& netw
   }
 }
 
+double shared_alpha(const spar::network_model& network, double one, double several, std::size_t at_once) {
+  const double more = (several - one) / static_cast<double>(at_once - 1); // of each message beyond the first
+  return std::clamp(one - more, 0.0, network.alpha);
+}
+
 double median(std::vector<double> x) {
   const auto half = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
   std::nth_element(x.begin(), half, x.end());
@@ -40,10 +45,12 @@ double median(std::vector<double> x) {
 
 std::string to_file(const spar::network_model& network, const options& o, const std::string& library) {
   return fmt::format("# spar_perf --calibrate: {}{}, {}; seconds\n"
-                     "alpha {:.4g}\nbeta {:.4g}\ngamma_sparse {:.4g}\ngamma_dense {:.4g}\ngamma_coded {:.4g}\n",
+                     "alpha {:.4g}\nbeta {:.4g}\ngamma_sparse {:.4g}\ngamma_dense {:.4g}\ngamma_coded {:.4g}\n"
+                     "alpha_shared {:.4g}\n",
                      o.transport, library.empty() ? "" : " (" + library + ")",
                      o.transport == "sim" ? "as given" : fmt::format("median of {} iterations", o.iterations),
-                     network.alpha, network.beta, network.gamma_sparse, network.gamma_dense, network.gamma_coded);
+                     network.alpha, network.beta, network.gamma_sparse, network.gamma_dense, network.gamma_coded,
+                     network.alpha_shared);
 }
 
 } // namespace spar::perf

@@ -7,6 +7,7 @@
 #include <spar/core/network_model.hpp>
 #include <spar/transport/any.hpp>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct exchange_time {
 /// errors, so that messages of all sizes have the same weight; neither parameter is below 0. Requires at least two
 /// different sizes and times above 0.
 void fit_line(const std::vector<exchange_time>& times, spar::network_model& network);
+
+/// The part of `network.alpha` that messages in flight at once share: `one` is the time of a short message, `several`
+/// that of `at_once` of them that are in flight at once.
+double shared_alpha(const spar::network_model& network, double one, double several, std::size_t at_once);
 
 double median(std::vector<double> x);
 

@@ -20,21 +20,27 @@ namespace spar::perf {
 
 namespace {
 
-/// Each rank sends to every other rank in turn, and receives as much at the same time, as in a round of a schedule.
+/// Each rank sends `at_once` messages to every other rank in turn, and receives as much at the same time, as in a round
+/// of a schedule.
 struct exchange : spar::algorithm_defaults {
   static constexpr std::string_view name = "exchange";
 
   template <spar::transport Net>
-  spar::task<void> operator()(spar::channel<Net> net, std::span<const float> out, std::span<float> in,
-                              int turns) const& {
+  spar::task<void> operator()(spar::channel<Net> net, std::span<const float> out, std::span<float> in, int turns,
+                              std::size_t at_once) const& {
     const spar::rank_t p = net.size();
     for (int turn = 0; turn < turns; ++turn) {
       for (spar::rank_t distance = 1; distance < p; ++distance) {
-        auto sending = net.send((net.rank() + distance) % p, spar::encode(out));
-        spar::message_buffer buffer(net.memory());
-        buffer.place(0, in);
-        co_await net.receive((net.rank() + p - distance) % p, buffer);
-        co_await sending;
+        spar::fixed_vector<decltype(net.send(0, spar::encode(out)))> sending(net.memory(), at_once);
+        spar::fixed_vector<spar::message_buffer> buffers(net.memory(), at_once);
+        for (std::size_t i = 0; i < at_once; ++i) {
+          sending.push_back(net.send((net.rank() + distance) % p, spar::encode(out)));
+          buffers.emplace_back(net.memory()).place(0, in.subspan(i * out.size(), out.size()));
+        }
+        for (std::size_t i = 0; i < at_once; ++i) {
+          co_await net.receive((net.rank() + p - distance) % p, buffers[i]);
+          co_await sending[i];
+        }
       }
     }
   }
@@ -80,12 +86,15 @@ spar::network_model calibrate(spar::any_transport& net, const options& o) {
   struct quantity {
     std::size_t values; // of a message
     int turns;
-    std::vector<double> seconds{};
+    std::size_t at_once = 1;
+    std::vector<double> seconds{}; // of a message, or of all that are in flight at once
   };
   std::vector<quantity> messages;
   for (std::size_t values = 2; values <= largest; values *= 4) {
     messages.push_back({values, static_cast<int>(std::clamp<std::size_t>((largest / 8) / values, 1, 32))});
   }
+  constexpr std::size_t several = 8;
+  messages.push_back({messages[0].values, messages[0].turns, several});
   std::vector<double> merging, adding, coding;
   const auto timed = [&](auto work, double amount, std::vector<double>& seconds, bool keep) {
     double nothing = 0;
@@ -100,9 +109,9 @@ spar::network_model calibrate(spar::any_transport& net, const options& o) {
     for (quantity& q : messages) {
       const auto send = [&] {
         const std::span<const float> sent(out.data(), q.values);
-        const std::span<float> received(in.data(), q.values);
+        const std::span<float> received(in.data(), q.at_once * q.values);
         const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(q.values, exchange{});
-        spar::start_collective(net, agreed, exchange{}, sent, received, q.turns).wait();
+        spar::start_collective(net, agreed, exchange{}, sent, received, q.turns, q.at_once).wait();
       };
       timed(send, static_cast<double>(q.turns) * static_cast<double>(net.size() - 1), q.seconds, i >= 0);
     }
@@ -114,8 +123,11 @@ spar::network_model calibrate(spar::any_transport& net, const options& o) {
 
   spar::network_model network;
   std::vector<exchange_time> times;
-  for (const quantity& q : messages) times.push_back({static_cast<double>(4 * q.values), median(q.seconds)});
+  for (const quantity& q : messages) {
+    if (q.at_once == 1) times.push_back({static_cast<double>(4 * q.values), median(q.seconds)});
+  }
   fit_line(times, network);
+  network.alpha_shared = shared_alpha(network, times[0].seconds, median(messages.back().seconds), several);
   network.gamma_sparse = median(merging);
   network.gamma_dense = median(adding);
   network.gamma_coded = median(coding);

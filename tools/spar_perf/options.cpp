@@ -210,7 +210,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
       if (o.topology != "auto" && app.count(name) > 0)
         throw usage_error(std::string(name) + " is given by the --topology file");
     }
-    o.model = {o.latency + o.overhead, 1 / o.bandwidth, o.compute, o.compute, 2 * o.compute};
+    o.model = {o.latency + o.overhead, 1 / o.bandwidth, o.compute, o.compute, 2 * o.compute, o.latency};
   }
   if (!o.against.empty() && o.skew.any()) throw usage_error("--against compares times without late ranks: omit --skew");
   if (!o.calibrate.empty() && !o.network.empty())

@@ -359,6 +359,7 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["gamma_sparse"] = o.model.gamma_sparse;
   x["gamma_dense"] = o.model.gamma_dense;
   x["gamma_coded"] = o.model.gamma_coded;
+  x["alpha_shared"] = o.model.alpha_shared;
   x["max_error"] = o.check ? json(m.max_error) : json();
   x["error_bound"] = o.check ? json(m.error_bound) : json();
   x["correct"] = o.check ? json(r.correct()) : json();

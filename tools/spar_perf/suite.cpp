@@ -206,7 +206,10 @@ void read_model(const surroundings& here, spar::perf::options& o) {
   if (here.first() && !o.network.empty()) {
     try {
       o.model = spar::read_network(o.network);
-      o.latency = o.model.alpha;
+      // Without alpha_shared, the whole alpha is simulated as latency.
+      o.latency = o.model.alpha_shared > 0 ? std::min(o.model.alpha_shared, o.model.alpha) : o.model.alpha;
+      o.overhead = o.model.alpha - o.latency;
+      if (o.transport == "sim") o.model.alpha_shared = o.latency;
       o.bandwidth = 1 / o.model.beta;
       o.compute = o.model.gamma_sparse;
     } catch (const spar::invalid_argument& e) {

@@ -80,22 +80,28 @@ call_shape shape_of(const Codec& codec, const network_model& net, std::int64_t r
   return call;
 }
 
-/// Expected seconds of a call of the shape `p` by sparse recursive doubling in `parts` parts of the index range. In
-/// round t (counted from 0), a rank sends its sum over 2^t ranks. The round takes alpha, beta for each byte of the sum,
-/// and the time of the work: to encode and decode the sum, and to merge two sums. If there are several parts, ranks
-/// work on one part while another is on the way, also between rounds: of the total times of sending and of work, the
-/// longer one counts. If it is sending, nothing is sent while the first part is encoded, nor while the last one is
-/// decoded and merged; if it is work, a rank may wait for the first part.
+/// The latency of messages: alpha, except for the part that each of several messages in flight at once costs.
+inline double shared_latency(const network_model& net) noexcept { return std::min(net.alpha_shared, net.alpha); }
+/// Seconds for which a message keeps a link busy, apart from the time of its bytes.
+inline double message_overhead(const network_model& net) noexcept { return net.alpha - shared_latency(net); }
+
+/// Expected seconds of a call of the shape `p` by sparse recursive doubling in `parts` parts of the index range,
+/// from 1 to 8. In round t (counted from 0), a rank encodes its sum over 2^t ranks, sends it, and decodes and merges
+/// the sum that arrives. A rank's core works on one part after the other, and its link sends one part after the other,
+/// so that the rank works on a part while others are on the way.
 inline double seconds_recursive_doubling(const network_model& net, const call_shape& p,
                                          std::uint64_t parts = 1) noexcept {
-  double latency = 0, sending = 0, working = 0; // of all messages
-  double sending_first = 0, encoding_first = 0, taking_last = 0;
+  const double part = 1 / static_cast<double>(parts);
+  double arrived[8] = {}, taking = 0; // when each part arrived; the time to decode and merge it
+  double core = 0, link = 0;          // the times until which they are busy
   const auto step = [&](double sent, double merged) {
-    const double on_the_way = net.beta * p.stream_bytes(net, sent), coding = p.coding_seconds(net, sent);
-    const double merging = merged > 0 ? p.merge_seconds(net, merged) : 0;
-    if (sending == 0) sending_first = on_the_way, encoding_first = coding / 2;
-    latency += net.alpha, sending += on_the_way, working += coding + merging;
-    taking_last = coding / 2 + merging;
+    const double coding = p.coding_seconds(net, sent) * part;
+    for (std::uint64_t i = 0; i < parts; ++i) {
+      core = std::max(core, arrived[i]) + taking + coding / 2;
+      link = std::max(link, core) + message_overhead(net) + net.beta * p.stream_bytes(net, sent) * part;
+      arrived[i] = link + shared_latency(net);
+    }
+    taking = coding / 2 + (merged > 0 ? p.merge_seconds(net, merged) * part : 0);
   };
   if (!p.power_of_two()) step(p.k, 2 * p.k); // the fold, and at its end a message with the result
   for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
@@ -103,11 +109,8 @@ inline double seconds_recursive_doubling(const network_model& net, const call_sh
     step(entries, 2 * entries);
   }
   if (!p.power_of_two()) step(p.expected_union(p.ranks), 0);
-  if (parts == 1) return latency + sending + working;
-  const auto messages = static_cast<double>(parts);
-  const double sending_decides = sending + (encoding_first + taking_last) / messages;
-  const double work_decides = working + std::max(0.0, sending_first - encoding_first) / messages;
-  return latency + (messages - 1) * net.alpha + std::max(sending_decides, work_decides);
+  for (std::uint64_t i = 0; i < parts; ++i) core = std::max(core, arrived[i]) + taking;
+  return core;
 }
 
 /// The number of parts, 1 or 2, in which recursive doubling of a call of the shape `p` is expected to be the fastest;
@@ -120,8 +123,10 @@ inline std::uint64_t parts_of_doubling(const network_model& net, const call_shap
 /// (P - 1) / P of its entries, and receives as many. It encodes and decodes one message while another is on the way.
 inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
   const auto messages = static_cast<double>(p.ranks - 1);
-  const double sending = net.beta * p.others() * p.k * p.entry_bytes(), coding = p.others() * p.k * p.coding;
-  return messages * net.alpha + std::max(sending, coding) + std::min(sending, coding) / std::max(1.0, messages);
+  if (messages == 0) return 0;
+  const double sending = messages * message_overhead(net) + net.beta * p.others() * p.k * p.entry_bytes();
+  const double coding = p.others() * p.k * p.coding;
+  return shared_latency(net) + std::max(sending, coding) + std::min(sending, coding) / messages;
 }
 
 /// Expected seconds of a call of the shape `p` by the SSAR split-allgather. In the split phase, each rank merges P k /

@@ -17,9 +17,9 @@
 namespace spar {
 
 /// Reads the file `path` of lines such as `alpha 1.5e-6`: one line, in any order, for each of alpha, beta, gamma_sparse
-/// and gamma_dense, in seconds. A line for gamma_coded may be missing: then it keeps its default. Skips empty lines and
-/// lines that begin with #. Throws `invalid_argument` if the file cannot be read, contains an invalid or repeated line,
-/// or lacks another parameter; the message names the file and the invalid line.
+/// and gamma_dense, in seconds. Lines for gamma_coded and alpha_shared may be missing: they then keep their defaults.
+/// Skips empty lines and lines that begin with #. Throws `invalid_argument` if the file cannot be read, contains an
+/// invalid or repeated line, or lacks another parameter; the message names the file and the invalid line.
 inline network_model read_network(const std::string& path) {
   const struct opened {
     std::FILE* get;
@@ -39,7 +39,8 @@ inline network_model read_network(const std::string& path) {
                             {"beta", &network.beta},
                             {"gamma_sparse", &network.gamma_sparse},
                             {"gamma_dense", &network.gamma_dense},
-                            {"gamma_coded", &network.gamma_coded, true}};
+                            {"gamma_coded", &network.gamma_coded, true},
+                            {"alpha_shared", &network.alpha_shared, true}};
   std::array<char, 256> line{};
   for (int number = 1; std::fgets(line.data(), line.size(), file.get) != nullptr; ++number) {
     constexpr std::string_view blank = " \t\r\n";
@@ -50,8 +51,8 @@ inline network_model read_network(const std::string& path) {
     parameter* found = nullptr;
     for (parameter& p : parameters) found = p.name == name ? &p : found;
     if (found == nullptr) {
-      raise<invalid_argument>({path, ":", number, ": expected alpha, beta, gamma_sparse, gamma_dense or gamma_coded, ",
-                               "got '", std::string(name), "'"});
+      raise<invalid_argument>({path, ":", number, ": expected alpha, beta, gamma_sparse, gamma_dense, gamma_coded or ",
+                               "alpha_shared, got '", std::string(name), "'"});
     }
     if (found->given)
       raise<invalid_argument>(

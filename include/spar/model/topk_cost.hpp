@@ -18,8 +18,8 @@ inline double set_bytes(double n, double count) noexcept {
 /// arrive. Encoding and decoding take `coding` seconds, in which all messages but one may travel.
 inline double seconds_of_exchange(const network_model& net, const call_shape& p, double bytes, double coding) noexcept {
   const auto messages = static_cast<double>(p.ranks - 1);
-  const double transfer = messages * net.alpha + bytes * net.beta;
-  return std::max(transfer, coding) + std::min(transfer, coding) / messages;
+  const double transfer = messages * message_overhead(net) + bytes * net.beta;
+  return shared_latency(net) + std::max(transfer, coding) + std::min(transfer, coding) / messages;
 }
 
 /// The time in which the owners count the sums that reach the threshold, in an allgather of three numbers of each rank.
@@ -37,7 +37,8 @@ inline double seconds_balanced_owners(const network_model& net, const call_shape
   if (p.ranks < 2) return 0;
   const double sent = p.others() * p.k; // entries to owners, and sums in the allgather
   const double split = detail::seconds_of_exchange(net, p, sent * p.entry_bytes(), sent * p.coding);
-  const double moves = p.ranks > 2 ? 2 * net.alpha : 0; // of few entries, to both neighbours
+  const double moves =
+      p.ranks > 2 ? shared_latency(net) + 2 * message_overhead(net) : 0; // of few entries, to both neighbours
   const double allgather = p.rounds() * net.alpha + net.beta * sent * p.entry_bytes() + p.k * p.coding / 2;
   const double merging = p.k * net.gamma_sparse * (p.rounds() + 0.5);
   return split + detail::seconds_of_counts(net, p) + moves + allgather + merging;
@@ -68,7 +69,8 @@ inline double seconds_pruned_owners(const network_model& net, const call_shape& 
   const double winners = (1 - won) * sent * p.entry_bytes() + shared * sent * value +
                          detail::set_bytes(known, own * sent) + detail::set_bytes(known, shared * sent) + 25 * peers;
   return detail::seconds_of_exchange(net, p, slices, sent * (won * p.coding + (1 - won) * coding)) +
-         2 * peers * net.alpha + net.beta * answers + 2 * asked * sent * coding + detail::seconds_of_counts(net, p) +
+         2 * (shared_latency(net) + peers * message_overhead(net)) + net.beta * answers + 2 * asked * sent * coding +
+         detail::seconds_of_counts(net, p) +
          detail::seconds_of_exchange(net, p, winners, sent * ((1 - won) * p.coding + (won + shared) * coding)) +
          p.k * net.gamma_sparse * ((2 + won + asked) * p.rounds() + 1);
 }

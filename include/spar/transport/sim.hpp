@@ -261,7 +261,7 @@ inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const poo
   const auto [alpha, beta] = engine.network_.message();
   // Encoding an entry, or decoding it, takes as long as a merge: half of what network_model's default expects, but the
   // simulated results in docs/results were recorded with it.
-  set_network({alpha + o.overhead, beta, o.compute, o.compute, 2 * o.compute});
+  set_network({alpha + o.overhead, beta, o.compute, o.compute, 2 * o.compute, alpha});
 }
 
 inline void sim_port::complete(operation_record& ended) {

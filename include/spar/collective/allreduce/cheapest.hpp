@@ -80,7 +80,8 @@ struct cheapest {
   /// Throws `invalid_argument` if a parameter of the model `pin` is negative, infinite or NaN.
   void validate(std::uint64_t) const {
     if (!pin) return;
-    for (const double x : {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense, pin->gamma_coded}) {
+    for (const double x :
+         {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense, pin->gamma_coded, pin->alpha_shared}) {
       if (!is_duration(x))
         raise<invalid_argument>({"cheapest: expected a finite, non-negative number of seconds for each parameter of "
                                  "the network model `pin`, got ",
@@ -91,7 +92,8 @@ struct cheapest {
   void options(F&& f) const {
     if (!pin) return;
     f("alpha", pin->alpha), f("beta", pin->beta);
-    f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense), f("gamma_coded", pin->gamma_coded);
+    f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense), f("gamma_coded", pin->gamma_coded),
+        f("alpha_shared", pin->alpha_shared);
   }
 
   /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
