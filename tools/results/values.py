@@ -820,13 +820,16 @@ def gpu_libraries():
 
 @value
 def gpu_count():
-    return next(line.split()[-4] for line in raw.gpu_part("kernels beside a copy") if "to the host and back" in line)
+    of_runs = raw.gpu_part("count to the host and back, in five runs of the kernels")[0]
+    times = sorted(float(us) for us in of_runs.split()[:-1])
+    return f"{times[2]} ({times[0]} to {times[-1]})"
 
 
 @value
 def gpu_step():
     head = ["", "ms a step", "ms of kernels, all ranks", "kernels / least bytes", "launches", "copies", "host waits"]
-    return table(head, [[name, *numbers] for name, numbers in raw.gpu_steps().items()])
+    before = raw.gpu_steps("a step of Ok-Topk by the library at 4a99a9ac")["Ok-Topk"]
+    return table(head, [*([name, *numbers] for name, numbers in raw.gpu_steps().items()), ["Ok-Topk, before", *before]])
 
 
 @value
@@ -849,6 +852,17 @@ def gpu_systems():
 @value
 def gpu_select():
     return on_h100("take_at_least, 1 %")
+
+
+@value
+def gpu_topk_faster():
+    return f"{float(next(ratio for name, _, ratio, *_ in raw.gpu_libraries() if name == 'DeviceTopK')):.1f}"
+
+
+@value
+def gpu_topk_to_take():
+    time = {name: float(ms) for name, ms, *_ in raw.gpu_kernels()}
+    return number(time["exact top-k, 1 %"] / time["take_at_least, 1 %"])
 
 
 @value

@@ -113,25 +113,31 @@ struct block_range {
   }
 };
 
-/// A tile of `write_entries`.
+/// A tile of `write_entries`, in shared memory.
+template <class T>
 struct written_tile {
   static constexpr unsigned threads = 256;
-  static constexpr std::uint64_t values = 64 * threads; // so many that few searches wait for memory
+  static constexpr unsigned size = 32'768 / sizeof(T); // so large that the searches of other blocks hide one search
+
+  T value[size];
+  block_range entries;
 };
 
-/// Each block writes the values of a tile, and then the entries over them, while the tile is in the cache: entries that
-/// are written to memory alone, one in a sector, take as long as whole sectors that are read and written.
+/// Each block puts together the values of a tile in shared memory, so that each sector of the vector is written once.
 template <class T, class Index>
-__global__ void __launch_bounds__(written_tile::threads)
+__global__ void __launch_bounds__(written_tile<T>::threads)
     write_entries(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
                   std::uint64_t n, T absent) {
-  using tile = written_tile;
-  auto& mine = spar::detail::block_memory<block_range>();
-  const std::uint64_t first = blockIdx.x * tile::values, end = n - first < tile::values ? n : first + tile::values;
-  for (std::uint64_t at = first + threadIdx.x; at < end; at += tile::threads) dense[at] = absent;
-  mine.find(indices, count, begin + first, begin + end);
-  for (std::uint64_t e = mine.ends[0] + threadIdx.x; e < mine.ends[1]; e += tile::threads)
-    dense[indices[e] - begin] = values[e];
+  using tile = written_tile<T>;
+  auto& mine = spar::detail::block_memory<tile>();
+  const std::uint64_t first = std::uint64_t{blockIdx.x} * tile::size;
+  const auto size = static_cast<unsigned>(n - first < tile::size ? n - first : tile::size);
+  for (unsigned at = threadIdx.x; at < size; at += tile::threads) mine.value[at] = absent;
+  mine.entries.find(indices, count, begin + first, begin + first + size); // has a barrier
+  for (std::uint64_t e = mine.entries.ends[0] + threadIdx.x; e < mine.entries.ends[1]; e += tile::threads)
+    mine.value[static_cast<unsigned>(indices[e] - begin - first)] = values[e];
+  __syncthreads();
+  for (unsigned at = threadIdx.x; at < size; at += tile::threads) dense[first + at] = mine.value[at];
 }
 
 template <class T, class Index>
@@ -246,10 +252,10 @@ void start_scatter_assign(const Index* indices, const T* values, std::uint64_t c
 template <element T, index_type Index>
 void start_write_entries(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
                          std::uint64_t n, T absent, cudaStream_t stream) {
-  using tile = detail::written_tile;
+  using tile = detail::written_tile<T>;
   if (n == 0) return;
-  spar::detail::launch(detail::write_entries<T, Index>, spar::detail::tiles_of(n, tile::values), tile::threads,
-                       sizeof(detail::block_range), stream, indices, values, count, begin, dense, n, absent);
+  spar::detail::launch(detail::write_entries<T, Index>, spar::detail::tiles_of(n, tile::size), tile::threads,
+                       sizeof(tile), stream, indices, values, count, begin, dense, n, absent);
 }
 
 /// Starts a kernel that sets dense[indices[e]] to values[e] for e < count, unless the index is one of the
