@@ -280,7 +280,7 @@ TEST_F(beyond_32_bits, partition) {
   std::uint64_t count = 0;
   const by_cut<float> keep{{magnitude_of(200.0F), 0, ties, ~std::size_t{0}}};
   spar::detail::launch(detail::partition<float, std::uint64_t, by_cut<float>>, blocks, detail::partition_tile::threads,
-                       sizeof(detail::partition_memory), nullptr,
+                       sizeof(detail::partition_tile::memory), nullptr,
                        device_coo<float, std::uint64_t>{nullptr, x.data(), n}, begin, keep, kept_i.data(),
                        kept_v.data(), other_i.data(), other_v.data(), &count, words.data());
   std::vector<std::uint64_t> kept, others;

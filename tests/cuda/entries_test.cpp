@@ -455,12 +455,12 @@ divided<T, Index> by_kernel(const coo<T, Index>& x, Keep keep, const divided<T, 
   return {{kept_i.copy(), kept_v.copy()}, {other_i.copy(), other_v.copy()}};
 }
 
-/// The same by a loop: `stays(index, value)` is called for each entry, in order.
+/// The same by a loop: `stays(value)` is called for each entry, in order.
 template <class T, class Index, class Stays>
 divided<T, Index> by_loop(const coo<T, Index>& x, Stays stays) {
   divided<T, Index> out;
   for (std::size_t e = 0; e < x.indices.size(); ++e)
-    (stays(x.indices[e], x.values[e]) ? out.kept : out.other).push_back(x.indices[e], x.values[e]);
+    (stays(x.values[e]) ? out.kept : out.other).push_back(x.indices[e], x.values[e]);
   return out;
 }
 
@@ -481,7 +481,7 @@ void compare(const coo<T, Index>& x, Keep keep, const divided<T, Index>& expecte
 template <class T, class Index>
 divided<T, Index> cut_by_loop(const coo<T, Index>& x, magnitude<T> threshold, std::size_t ties, std::size_t& equal) {
   equal = 0;
-  return by_loop(x, [&](Index, T v) {
+  return by_loop(x, [&](T v) {
     const magnitude<T> m = magnitude_of(v);
     return m > threshold || (m == threshold && equal++ < ties);
   });
@@ -558,50 +558,6 @@ TEST(device_partition, by_the_empty_cut_keeps_nothing) {
   compare(x, by_cut<float>{}, {{}, x});
 }
 
-template <class T, class Index>
-void compare_listed(const coo<T, Index>& x, const vector<Index>& list) {
-  SCOPED_TRACE(testing::Message() << list.size() << " in the list");
-  const auto expected = by_loop(x, [&](Index i, T) { return std::binary_search(list.begin(), list.end(), i); });
-  unaligned<Index> sorted(list);
-  compare(x, listed<Index>{sorted.data(), list.size()}, expected);
-}
-
-TEST(device_partition, by_a_list_of_every_density) {
-  for (const std::size_t n : {0U, 33U, 4096U, 4097U}) {
-    for (const std::uint64_t gap : {1U, 50U}) {
-      const auto x = random_entries<float, std::uint32_t>(n, 500, gap, n);
-      compare_listed(x, {});
-      if (spar_test::runs_case(2, n, gap)) compare_listed(x, x.indices);
-      for (const std::size_t count : {40U, 9000U}) {
-        if (!spar_test::runs_case(2, n, gap / 50, count / 9000)) continue;
-        compare_listed(x, random_entries<float, std::uint32_t>(count, 400, 50, count).indices);
-      }
-    }
-  }
-}
-
-TEST(device_partition, by_a_list_that_has_only_the_edges_of_tiles) {
-  const auto x = random_entries<float, std::uint32_t>(12'288, 500, 3, 1);
-  vector<std::uint32_t> edges;
-  for (const std::size_t tile : {0U, 4096U, 8192U}) {
-    for (const std::size_t at : {tile, tile + 4095}) edges.push_back(x.indices[at]);
-  }
-  compare_listed(x, edges);
-  edges.insert(edges.begin(), 0), edges.push_back(~0U);
-  compare_listed(x, edges);
-}
-
-TEST(device_partition, by_a_list_of_64_bit_indices) {
-  for (const std::uint64_t begin : {(std::uint64_t{1} << 32) - 2500, ~std::uint64_t{0} - 5000}) {
-    const auto x = random_entries<double, std::uint64_t>(5000, begin, 1, 2);
-    vector<std::uint64_t> list;
-    for (std::size_t e = 0; e < 5000; e += 7) list.push_back(x.indices[e]);
-    compare_listed(x, list);
-    list = {begin % (std::uint64_t{1} << 32)}; // the lowest half of an index
-    compare_listed(x, list);
-  }
-}
-
 /// Copies with indices, which may have gaps, and without.
 template <class T, class Index>
 void compare_differing(const coo<T, Index>& x, T neutral, const coo<T, Index>& expected) {
@@ -627,27 +583,24 @@ TEST(device_differing, keeps_nan) {
     auto dense = spar::sparse_stream<float, std::uint32_t>::dense(memory, n, 0, n);
     std::copy(x.values.begin(), x.values.end(), dense.values().begin());
     const auto sparse = spar::to_sparse(std::as_const(dense).view(), spar::sum{}, memory);
-    const auto expected = by_loop(x, [](auto, float v) { return v != 0; });
+    const auto expected = by_loop(x, [](float v) { return v != 0; });
     ASSERT_TRUE(std::ranges::equal(sparse.indices(), expected.kept.indices));
     compare_differing(x, n % 2 == 0 ? 0.0F : -0.0F, expected.kept);
   }
   const auto x = random_entries<double, std::uint64_t>(5000, std::uint64_t{1} << 40, 1, 1);
   for (const double neutral : {spar::minimum::neutral<double>(), spar::maximum::neutral<double>(), 1.0})
-    compare_differing(x, neutral, by_loop(x, [&](auto, double v) { return v != neutral; }).kept);
+    compare_differing(x, neutral, by_loop(x, [&](double v) { return v != neutral; }).kept);
   const auto y = random_entries<std::int64_t, std::uint32_t>(5000, 0, 1, 1);
-  compare_differing(y, std::int64_t{-1}, by_loop(y, [](auto, std::int64_t v) { return v != -1; }).kept);
+  compare_differing(y, std::int64_t{-1}, by_loop(y, [](std::int64_t v) { return v != -1; }).kept);
 }
 
 TEST(device_partition, does_not_depend_on_the_order_of_threads_and_blocks) {
   const auto x = random_entries<float, std::uint32_t>(20'000, 0, 2, 8);
-  const auto list = random_entries<float, std::uint32_t>(9000, 0, 4, 9).indices;
   std::size_t equal = 0;
   const auto expected = cut_by_loop(x, magnitude_of(2.0F), 1500, equal);
-  const auto in_list = by_loop(x, [&](auto i, float) { return std::binary_search(list.begin(), list.end(), i); });
   for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 12 : 2); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
     EXPECT_TRUE((by_kernel(x, by_cut<float>{{magnitude_of(2.0F), 0, 1500, equal}}, expected, true, false) == expected));
-    EXPECT_TRUE((by_kernel(x, listed<std::uint32_t>{list.data(), list.size()}, in_list, true, false) == in_list));
   }
 }
 

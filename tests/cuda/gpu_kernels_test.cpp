@@ -51,7 +51,6 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "merge of two ",
                                 "merge_many of eight ",
                                 "partition by a cut ",
-                                "partition by a list ",
                                 "copy_differing, 6 % ",
                                 "scatter_assign ",
                                 "write_entries, 3 % ",

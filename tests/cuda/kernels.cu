@@ -75,9 +75,6 @@ template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
                                                      Index*, T*, std::uint64_t*, std::uint64_t*, cudaStream_t);        \
   template void start_partition<T, Index, by_cut_at<T>>(device_coo<T, Index>, std::uint64_t, by_cut_at<T>, Index*, T*, \
                                                         Index*, T*, std::uint64_t*, std::uint64_t*, cudaStream_t);     \
-  template void start_partition<T, Index, listed<Index>>(device_coo<T, Index>, std::uint64_t, listed<Index>, Index*,   \
-                                                         T*, Index*, T*, std::uint64_t*, std::uint64_t*,               \
-                                                         cudaStream_t);                                                \
   template void start_copy_differing<T, Index>(device_coo<T, Index>, std::uint64_t, T, Index*, T*, std::uint64_t*,     \
                                                std::uint64_t*, cudaStream_t);
 
@@ -160,9 +157,9 @@ int main() {
   print("copy_differing<double", sizeof(kernels::differing_memory<double>));
   print("copy_differing<int", sizeof(kernels::differing_memory<std::int32_t>));
   print("copy_differing<int64", sizeof(kernels::differing_memory<std::int64_t>));
-  print("divide_candidates<", sizeof(kernels::partition_memory));
+  print("divide_candidates<", sizeof(kernels::partition_tile::memory));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
-  print("partition<", sizeof(kernels::partition_memory));
+  print("partition<", sizeof(kernels::partition_tile::memory));
   print("write_entries<", sizeof(kernels::block_range));
   print("assign_unlisted<", sizeof(kernels::block_range));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));

@@ -225,21 +225,21 @@ __global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, I
                       T* x, std::uint64_t begin, Index* out_i, T* out_v, std::uint64_t* words) {
   using tile = partition_tile;
   if (!values.by_candidates(wanted) || blockIdx.x >= tile::count(*values.count)) return;
-  auto& shared = spar::detail::block_memory<partition_memory>();
+  auto& shared = spar::detail::block_memory<tile::memory>();
   const spar::detail::tiles all(words);
-  const std::uint64_t number = all.take(shared.tile.state);
+  const std::uint64_t number = all.take(shared.state);
   const device_coo<T, Index> candidates{positions, values.candidates, *values.count};
   const partition_part<T, Index> part(candidates, 0, number * tile::values);
   T value[tile::rows];
   std::uint32_t found[tile::rows];
   mark(part, by_cut_at<T>{where}, value, found, shared, number, words + gridDim.x + 1);
-  const std::uint32_t total = count_marked(found, shared.tile);
-  const std::uint64_t base = all.outputs_before(number, total, shared.tile.state); // has a barrier
+  const std::uint32_t total = count_marked(found, shared);
+  const std::uint64_t base = all.outputs_before(number, total, shared.state); // has a barrier
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
     if (!part.has(row)) break;
     const Index at = part.index(part.at(row));
-    const std::uint64_t to = base + rank_of(found, row, shared.tile);
+    const std::uint64_t to = base + rank_of(found, row, shared);
     if ((found[row] >> spar::detail::lane_of_thread() & 1U) != 0)
       out_i[to] = static_cast<Index>(begin + at), out_v[to] = value[row];
     else
@@ -318,8 +318,8 @@ void start_topk(T* x, std::uint64_t n, std::uint64_t k, std::uint64_t begin, Ind
   start_search(values, wanted, &work.in_values, result, stream);
   spar::detail::clear(words_of_division, division_words * sizeof(std::uint64_t), stream);
   spar::detail::launch(divide_candidates<T, Index>, partition_tile::count(plan.room), partition_tile::threads,
-                       sizeof(partition_memory), stream, values, wanted, positions, result, x, begin, out_i, out_v,
-                       words_of_division);
+                       sizeof(partition_tile::memory), stream, values, wanted, positions, result, x, begin, out_i,
+                       out_v, words_of_division);
   start_take_largest(x, n, &work.of_all, begin, out_i, out_v, &work.taken, words, stream); // nothing, by an empty cut
 }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Divides the entries of a stream or the values of a vector, in device memory, into those to keep and all others, in
-// one pass. The device's versions of `selector::keep_largest`, `detail::keep_from` and `put_back_dropped`.
+// one pass. The device's versions of `selector::keep_largest` and `detail::keep_from`.
 #pragma once
 
 #include <spar/core/element.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/merge.cuh>
-#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 #include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
@@ -33,14 +32,6 @@ struct by_cut_at {
   const cut<T>* where;
 
   __device__ const cut<T>& cut_of_block() const { return *where; }
-};
-
-/// Keeps the entries whose index is one of `count` ascending indices in device memory. Requires that the indices of the
-/// entries ascend, too.
-template <index_type Index>
-struct listed {
-  const Index* sorted;
-  std::uint64_t count;
 };
 
 namespace detail {
@@ -98,11 +89,6 @@ __device__ inline std::uint32_t rank_of(const std::uint32_t (&marked)[partition_
          static_cast<std::uint32_t>(__popc(lower));
 }
 
-struct partition_memory {
-  partition_tile::memory tile;
-  std::uint64_t range[2]; // the part of the list in which the indices of the tile can be
-};
-
 /// The blocks that a multiprocessor has to run at the same time. With fewer blocks, ptxas uses more registers than
 /// needed; with more, ptxas keeps values in local memory.
 template <class T, class Index>
@@ -134,7 +120,7 @@ struct partition_part {
 /// values of the tile `number`. `words` belongs to the tiles' ties.
 template <class T, class Index, class Keep>
 __device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (&value)[partition_tile::rows],
-                     std::uint32_t (&found)[partition_tile::rows], partition_memory& shared, std::uint64_t number,
+                     std::uint32_t (&found)[partition_tile::rows], partition_tile::memory& shared, std::uint64_t number,
                      std::uint64_t* words) {
   using tile = partition_tile;
   SPAR_UNROLL
@@ -153,57 +139,16 @@ __device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row)
     ties[row] = __ballot_sync(spar::detail::whole_warp, part.has(row) && magnitude_of(value[row]) == threshold);
-  const std::uint32_t total = count_marked(ties, shared.tile);
-  const std::uint64_t before = spar::detail::tiles(words).outputs_before(number, total, shared.tile.state);
+  const std::uint32_t total = count_marked(ties, shared);
+  const std::uint64_t before = spar::detail::tiles(words).outputs_before(number, total, shared.state);
   const std::uint64_t left = before < most ? most - before : 0; // ties that this tile and later ones may keep
   const auto own = static_cast<std::uint32_t>(left < total ? left : total);
   if (own == total) return;
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
     const bool is_tie = (ties[row] >> spar::detail::lane_of_thread() & 1U) != 0;
-    const bool too_late = is_tie && rank_of(ties, row, shared.tile) >= own;
+    const bool too_late = is_tie && rank_of(ties, row, shared) >= own;
     found[row] &= ~__ballot_sync(spar::detail::whole_warp, too_late);
-  }
-}
-
-/// The same for entries whose index is in a list. Reads all indices of the tile.
-template <class T, class Index>
-__device__ void mark(const partition_part<T, Index>& part, const listed<Index>& keep,
-                     Index (&index)[partition_tile::rows], std::uint32_t (&found)[partition_tile::rows],
-                     partition_memory& shared) {
-  using tile = partition_tile;
-  // Two warps search for the ends of the range at the same time.
-  if (threadIdx.x % spar::detail::warp_size == 0 && threadIdx.x / spar::detail::warp_size < 2) {
-    const bool is_end = threadIdx.x != 0;
-    std::uint64_t at = 0;
-    if (part.count > 0) at = find_bound(keep.sorted, 0, keep.count, part.index(is_end ? part.count - 1 : 0));
-    if (is_end && at < keep.count) ++at; // the list may have the last index
-    shared.range[is_end] = at;
-  }
-  SPAR_UNROLL
-  for (unsigned row = 0; row < tile::rows; ++row) index[row] = part.has(row) ? part.index(part.at(row)) : Index{};
-  __syncthreads();
-  const Index* const list = keep.sorted + shared.range[0];
-  const std::uint64_t length = shared.range[1] - shared.range[0];
-  // Searches for some rows at the same time, so that the reads of one search need not wait for those of another.
-  constexpr unsigned at_once = 4;
-  std::uint64_t longest = 1; // the largest power of 2 up to the length, or 1
-  while (longest * 2 <= length) longest *= 2;
-  SPAR_UNROLL
-  for (unsigned begin = 0; begin < tile::rows; begin += at_once) {
-    std::uint64_t at[at_once] = {}; // indices of the list that are known to be below that of the row
-    for (std::uint64_t step = longest; step > 0; step /= 2) {
-      SPAR_UNROLL
-      for (unsigned r = 0; r < at_once; ++r) {
-        const std::uint64_t next = at[r] + step;
-        if (next <= length && list[next - 1] < index[begin + r]) at[r] = next;
-      }
-    }
-    SPAR_UNROLL
-    for (unsigned r = 0; r < at_once; ++r) {
-      const bool stays = part.has(begin + r) && at[r] < length && list[at[r]] == index[begin + r];
-      found[begin + r] = __ballot_sync(spar::detail::whole_warp, stays);
-    }
   }
 }
 
@@ -213,38 +158,31 @@ __global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, I
     partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, Index* kept_i, T* kept_v, Index* other_i,
               T* other_v, std::uint64_t* kept, std::uint64_t* words) {
   using tile = partition_tile;
-  auto& shared = spar::detail::block_memory<partition_memory>();
+  auto& shared = spar::detail::block_memory<tile::memory>();
   const spar::detail::tiles all(words);
-  const std::uint64_t blocks = tile::count(from.count), number = all.take(shared.tile.state);
+  const std::uint64_t blocks = tile::count(from.count), number = all.take(shared.state);
   const std::uint64_t first = number * tile::values;
   const partition_part<T, Index> part(from, begin, first);
 
   T value[tile::rows];
   Index index[tile::rows];
   std::uint32_t found[tile::rows]; // bit l: whether lane l's entry of the row stays
-  constexpr bool by_index = std::is_same_v<Keep, listed<Index>>;
-  if constexpr (by_index)
-    mark(part, keep, index, found, shared);
-  else
-    mark(part, keep, value, found, shared, number, words + blocks + 1);
+  mark(part, keep, value, found, shared, number, words + blocks + 1);
 
-  // Reads what `mark` has not read, but only of the entries that have an output.
+  // Reads the indices only of entries that have an output.
   const unsigned lane = spar::detail::lane_of_thread();
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
     const bool used = part.has(row) && (other_i != nullptr || (found[row] >> lane & 1U) != 0);
-    if constexpr (by_index)
-      value[row] = used ? part.values[part.at(row)] : T{};
-    else
-      index[row] = used ? part.index(part.at(row)) : Index{};
+    index[row] = used ? part.index(part.at(row)) : Index{};
   }
-  const std::uint32_t total = count_marked(found, shared.tile);
-  const std::uint64_t base = all.outputs_before(number, total, shared.tile.state); // has a barrier
+  const std::uint32_t total = count_marked(found, shared);
+  const std::uint64_t base = all.outputs_before(number, total, shared.state); // has a barrier
 
   SPAR_UNROLL
   for (unsigned row = 0; row < tile::rows; ++row) {
     if (!part.has(row)) break;
-    const std::uint32_t before = rank_of(found, row, shared.tile); // entries of the tile before this one that stay
+    const std::uint32_t before = rank_of(found, row, shared); // entries of the tile before this one that stay
     if ((found[row] >> lane & 1U) != 0) {
       kept_i[base + before] = index[row];
       kept_v[base + before] = value[row];
@@ -261,17 +199,17 @@ __global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, I
 
 /// Starts a kernel that copies the entries of `from` that `keep` describes to `kept_i` and `kept_v`, and all others to
 /// `other_i` and `other_v`, both in their old order; if `other_i` is null, the others are dropped. `keep` is a
-/// `by_cut`, `by_cut_at` or `listed`. If `from.indices` is null, entry e has the index `begin` + e; otherwise `begin`
-/// is not used. Sets `*kept` to the number of entries kept. The outputs need room for the entries that they get, and
-/// must not overlap `from`. All pointers point to memory that the device can access.
+/// `by_cut` or a `by_cut_at`. If `from.indices` is null, entry e has the index `begin` + e; otherwise `begin` is not
+/// used. Sets `*kept` to the number of entries kept. The outputs need room for the entries that they get, and must not
+/// overlap `from`. All pointers point to memory that the device can access.
 template <element T, index_type Index, class Keep>
 void start_partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, Index* kept_i, T* kept_v,
                      std::type_identity_t<Index>* other_i, std::type_identity_t<T>* other_v, std::uint64_t* kept,
                      std::uint64_t* words, cudaStream_t stream) {
   spar::detail::clear(words, partition_words(from.count) * sizeof(std::uint64_t), stream);
   spar::detail::launch(detail::partition<T, Index, Keep>, detail::partition_tile::count(from.count),
-                       detail::partition_tile::threads, sizeof(detail::partition_memory), stream, from, begin, keep,
-                       kept_i, kept_v, other_i, other_v, kept, words);
+                       detail::partition_tile::threads, sizeof(detail::partition_tile::memory), stream, from, begin,
+                       keep, kept_i, kept_v, other_i, other_v, kept, words);
 }
 
 } // namespace spar::kernel
