@@ -160,7 +160,7 @@ int main() {
   print("divide_candidates<", sizeof(kernels::partition_tile::memory));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_tile::memory));
-  print("write_entries<", sizeof(kernels::block_range));
+  print("write_entries<", sizeof(kernels::written_tile<float>));
   print("assign_unlisted<", sizeof(kernels::block_range));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));
   print("zfp_decode<", sizeof(kernels::zfp_group::decode_memory));

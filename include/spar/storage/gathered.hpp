@@ -37,7 +37,7 @@ class host_place {
   static void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) noexcept {
     to.write(at, v);
   }
-  /// Overwrites the entries of `to` with those of up to four sparse streams, one after the other.
+  /// Overwrites the entries of `to` with those of the sparse streams `from`, at most four, one after the other.
   template <element T, index_type Index>
   static void write_pieces(sparse_stream<T, Index>& to, std::span<const stream_view<T, Index>> from) noexcept {
     std::size_t at = 0;

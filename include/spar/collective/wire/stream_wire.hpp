@@ -257,7 +257,8 @@ class incoming : public message_buffer {
   using message_buffer::message_buffer;
 
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
-  /// malformed. Releases the message of an encoded stream after decoding, because the sender may wait for the release.
+  /// malformed; the indices of a stream in device memory are checked `when` the caller wants it. Releases the message
+  /// of an encoded stream after decoding, because the sender may wait for the release.
   template <transport Net>
   local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range,
                                                  [[maybe_unused]] local::index_check when = local::index_check::now) {
@@ -293,7 +294,7 @@ class incoming<Storage, T, Index> : public message_buffer {
   using message_buffer::message_buffer;
 
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
-  /// malformed.
+  /// malformed; the indices of a stream in device memory are checked `when` the caller wants it.
   template <transport Net>
   [[gnu::noinline]] local::answer<Net, stream_view<T, Index>>
   view(channel<Net> net, const Storage& store, index_range range,
