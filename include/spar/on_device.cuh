@@ -58,6 +58,7 @@ class call_on_device {
  public:
   /// The call begins after the work that is now in `user`.
   call_on_device(Port& port, cudaStream_t user) : port_(&port), user_(user) {
+    last_cuda_error.clear();
     or_abort(port, [&] { order().follow(user); });
   }
   /// Throws `invalid_argument` if another device is the current one.

@@ -21,6 +21,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cuda_fp16.h> // names of types, such as half, which warnings compare with spar's own
+
 #include <barrier>
 #include <cstdint>
 #include <limits>

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 namespace spar {
 
 /// A call of the CUDA runtime failed. The message contains the name of the call, and the name and the text of CUDA's
@@ -17,11 +19,16 @@ struct cuda_error : error {
 
 namespace detail {
 
+/// The text of the last error of `check_cuda` on this thread: for destructors that run because of it, and tell other
+/// ranks.
+inline thread_local std::string last_cuda_error;
+
 /// Throws `cuda_error` unless `code` is cudaSuccess.
 inline void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError(); // otherwise a later call that asks for the last error would find this one
-  raise<cuda_error>({call, " failed: ", cudaGetErrorName(code), ", ", cudaGetErrorString(code)});
+  last_cuda_error = std::string(call) + " failed: " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code);
+  raise<cuda_error>({last_cuda_error});
 }
 
 /// An event without times.

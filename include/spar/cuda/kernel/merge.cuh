@@ -73,9 +73,9 @@ __device__ std::uint64_t merge_split_by_warp(const Index* left, std::uint64_t le
     const auto share = static_cast<std::uint64_t>(left_part * static_cast<double>(taken));
     const std::uint64_t middle = share < first ? first : share > last ? last : share;
     const auto entry_of = [&](unsigned l) {
-      constexpr std::uint64_t least = 64, half = warp_size / 2;
-      const std::uint64_t distance = least << (l < half ? half - 1 - l : l - half);
-      if (l < half) return middle - first > distance ? middle - distance : first;
+      constexpr std::uint64_t least = 64, centre = warp_size / 2;
+      const std::uint64_t distance = least << (l < centre ? centre - 1 - l : l - centre);
+      if (l < centre) return middle - first > distance ? middle - distance : first;
       return last - middle > distance ? middle + distance : last;
     };
     const unsigned takes = number_of(merge_takes(left, right, entry_of(lane), taken));

@@ -168,12 +168,12 @@ __device__ void zfp_encode_block(const T (&x)[4], unsigned limit, const std::uin
       for (unsigned i = 0; i < 4; ++i) bytes |= static_cast<std::uint32_t>(v[i] >> lowest & 0xff) << (8 * i);
       const std::uint32_t planes = zfp_planes_of(bytes);
       SPAR_UNROLL
-      for (unsigned half = 0; half < 2; ++half) {
+      for (unsigned four = 0; four < 2; ++four) {
         std::uint32_t all = 0;
         unsigned length = 0; // at most 4 * zfp_tables::longest
         SPAR_UNROLL
         for (unsigned p = 0; p < 4; ++p) {
-          const std::uint32_t code = codes[part + (planes >> (28 - 16 * half - 4 * p) & 15)];
+          const std::uint32_t code = codes[part + (planes >> (28 - 16 * four - 4 * p) & 15)];
           part = code >> 16;
           all |= (code & 0xff) << length;
           length += code >> 8 & 0xff;
@@ -204,7 +204,7 @@ __device__ void zfp_decode_block(unsigned limit, const std::uint16_t* codes, Wor
   for (int lowest = format::planes - 8; lowest >= 0 && left > 0; lowest -= 8) {
     std::uint32_t planes = 0;
     SPAR_UNROLL
-    for (unsigned half = 0; half < 2; ++half) {
+    for (unsigned four = 0; four < 2; ++four) {
       auto some = static_cast<std::uint32_t>(next);
       unsigned found[4], any = 0;
       int length = 0; // at most 4 * zfp_tables::longest
@@ -214,7 +214,7 @@ __device__ void zfp_decode_block(unsigned limit, const std::uint16_t* codes, Wor
         some >>= found[p] >> zfp_tables::length;
         length += static_cast<int>(found[p] >> zfp_tables::length);
         part = found[p] & zfp_tables::part;
-        planes |= (found[p] & zfp_tables::plane) << (28 - 16 * half - 4 * p);
+        planes |= (found[p] & zfp_tables::plane) << (28 - 16 * four - 4 * p);
         any |= found[p];
       }
       // The zeros read beyond the limit are no bits of values. But if the code reached the last value only by such
@@ -225,7 +225,7 @@ __device__ void zfp_decode_block(unsigned limit, const std::uint16_t* codes, Wor
         for (unsigned p = 0; p < 4; ++p) {
           end += static_cast<int>(found[p] >> zfp_tables::length);
           if (end > left && (found[p] & zfp_tables::ends) != 0)
-            planes ^= (8U ^ 8U >> (end - left)) << (28 - 16 * half - 4 * p);
+            planes ^= (8U ^ 8U >> (end - left)) << (28 - 16 * four - 4 * p);
         }
       }
       left -= length;

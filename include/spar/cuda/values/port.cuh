@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <limits>
 #include <memory_resource>
 #include <optional>
@@ -152,7 +153,15 @@ class device_port : public decorated_port<Inner> {
   class [[nodiscard]] sent : public forwarding_awaiter<inner_send> {
    public:
     sent(inner_send by, device_port& port, outgoing* what) noexcept
-        : sent::forwarding_awaiter(std::move(by)), port_(&port), what_(what) {}
+        : sent::forwarding_awaiter(std::move(by)), port_(&port), what_(what), exceptions_(std::uncaught_exceptions()) {}
+    sent(sent&& other) noexcept
+        : sent::forwarding_awaiter(std::move(other)), port_(std::exchange(other.port_, nullptr)), what_(other.what_),
+          exceptions_(other.exceptions_) {}
+    /// If an error of CUDA ends the call before the send, tells the other ranks of this error. The wrapped operation
+    /// would only tell them that the message is incomplete.
+    ~sent() {
+      if (port_ != nullptr && std::uncaught_exceptions() > exceptions_) port_->tell_error();
+    }
     /// Gives back the record. That of a send that fails stays in use, because its payload may still be read.
     void await_resume() const {
       sent::forwarding_awaiter::await_resume();
@@ -164,6 +173,7 @@ class device_port : public decorated_port<Inner> {
    private:
     device_port* port_;
     outgoing* what_;
+    int exceptions_; // number of uncaught exceptions at the construction
   };
   /// Owns the arrival of a receive; null if the wrapped transport writes to the destination. That of a receive that
   /// fails must not keep the memory of the sender, whose call would wait for it.
@@ -200,6 +210,10 @@ class device_port : public decorated_port<Inner> {
     device_port* port_;
     message_buffer* in_;
   };
+
+  void tell_error() noexcept {
+    if (!detail::last_cuda_error.empty()) detail::abort(inner(), detail::last_cuda_error);
+  }
 
   bool agree_to_lend() {
     int own = 0;
