@@ -58,6 +58,9 @@ TEST(calibrate, what_messages_in_flight_at_once_share) {
   EXPECT_NEAR(spar::perf::shared_alpha(network, 1e-5, 2.4e-5, 8), 8e-6, 1e-15); // each of the others costs 2 us
   EXPECT_EQ(spar::perf::shared_alpha(network, 1e-5, 9e-5, 8), 0);
   EXPECT_EQ(spar::perf::shared_alpha(network, 1.5e-5, 1.4e-5, 8), 1e-5); // alpha is of the fit
+  // Each message beyond the first costs 10 us, all of the alpha of the fit, or 4 us.
+  EXPECT_NEAR(spar::perf::shared_alpha(network, 1.5e-5, 8.5e-5, 8), 0, 1e-15);
+  EXPECT_NEAR(spar::perf::shared_alpha(network, 1.5e-5, 4.3e-5, 8), 6e-6, 1e-15);
 }
 
 TEST(calibrate, medians) {

@@ -33,7 +33,7 @@ void fit_line(const std::vector<exchange_time>& times, spar::network_model& netw
 
 double shared_alpha(const spar::network_model& network, double one, double several, std::size_t at_once) {
   const double more = (several - one) / static_cast<double>(at_once - 1); // of each message beyond the first
-  return std::clamp(one - more, 0.0, network.alpha);
+  return std::clamp(network.alpha - more, 0.0, network.alpha);
 }
 
 double median(std::vector<double> x) {
