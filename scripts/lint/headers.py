@@ -66,6 +66,8 @@ def included(sources, root):
 
 def algorithm_faults(sources):
     """(name, line, sentence) for each header that adds all of <algorithm> to every program."""
+    if ROOT_HEADER not in sources:
+        yield ROOT_HEADER, 0, "no such header"
     for name in sorted(included(sources, ROOT_HEADER) - {ALGOBASE}):
         for number, line in enumerate(sources[name].splitlines(), 1):
             if re.match(r"\s*#\s*include\s*<algorithm>", line):

@@ -12,6 +12,7 @@
 #include "run.hpp"
 #include "units.hpp"
 
+#include <spar/model/cost.hpp>
 #include <spar/model/network_file.hpp>
 #include <spar/transport/tracing.hpp>
 
@@ -206,9 +207,8 @@ void read_model(const surroundings& here, spar::perf::options& o) {
   if (here.first() && !o.network.empty()) {
     try {
       o.model = spar::read_network(o.network);
-      // Without alpha_shared, the whole alpha is simulated as latency.
-      o.latency = o.model.alpha_shared > 0 ? std::min(o.model.alpha_shared, o.model.alpha) : o.model.alpha;
-      o.overhead = o.model.alpha - o.latency;
+      o.latency = spar::shared_latency(o.model);
+      o.overhead = o.topology == "auto" ? spar::message_overhead(o.model) : 0; // the links of a tree have latencies
       if (o.transport == "sim") o.model.alpha_shared = o.latency;
       o.bandwidth = 1 / o.model.beta;
       o.compute = o.model.gamma_sparse;

@@ -106,7 +106,8 @@ std::byte* pack_block(const U* __restrict x, unsigned bits, std::byte* __restric
       word = v >> (bits - fill); // 0 if no bits are left
     }
   };
-  for (std::size_t e = 0; e < rice_block; e += 4 * lanes<U>) { // one vector at a time takes 1.2 to 1.4 times as long
+  // Four vectors at a time: one at a time takes 1.2 to 1.4 times as long.
+  for (std::size_t e = 0; e < rice_block; e += 4 * lanes<U>) {
     add(x + e);
     add(x + e + lanes<U>);
     add(x + e + 2 * lanes<U>);
