@@ -227,7 +227,7 @@ void start_finish(T* x, std::uint64_t n, std::int64_t ranks, Op op, cudaStream_t
 }
 
 /// Starts a kernel that sets `found` to 1 if `test(value)` is true for one of n values, and otherwise leaves `found` as
-/// it is. Both pointers point to device memory.
+/// it is. Both pointers point to memory that the device can access.
 template <element T, class Test>
 void start_find_any(const T* x, std::uint64_t n, std::uint32_t* found, Test test, cudaStream_t stream) {
   spar::detail::launch_rows(detail::find_any<Test, T>, n, stream, x, n, found, test);

@@ -166,7 +166,7 @@ void start_find_bounds(const Index* indices, std::uint64_t count, const std::uin
 }
 
 /// Starts a kernel that sets `*bad` to 1 unless the `count` indices ascend strictly and lie in [begin, end), and
-/// otherwise leaves `*bad` as it is. Both pointers point to device memory.
+/// otherwise leaves `*bad` as it is. Both pointers point to memory that the device can access.
 template <index_type Index>
 void start_check_indices(const Index* indices, std::uint64_t count, std::uint64_t begin, std::uint64_t end,
                          std::uint32_t* bad, cudaStream_t stream) {
