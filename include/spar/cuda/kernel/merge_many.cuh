@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(merge_window_of<T>::threads)
       }
       const auto at = static_cast<unsigned>(in_window);
       const std::uint32_t bit = 1U << at % 32;
-      // Of the threads in this loop, only this one changes the bit, because the indices of a part differ.
+      // Of the threads in this loop, only this one changes the bit, because indices of a part that ascend differ.
       const bool has_sum = (atomicOr(&shared.seen[at / 32], bit) & bit) != 0;
       shared.sum[at] = has_sum ? op(shared.sum[at], part.values[e]) : part.values[e];
     }
