@@ -85,7 +85,7 @@ void add(ways& to, const Storage& store, const std::vector<entries>& all, std::u
 
 TEST(coded_choice, is_within_a_twentieth_of_the_fastest) {
   for (const double shared : {0.0, 0.5, 1.0}) { // the part of alpha that is latency
-    for (const spar::rank_t ranks : {2, 4, 8}) {
+    for (const spar::rank_t ranks : {2, 3, 4, 5, 8}) {
       for (const std::uint64_t k : {600U, 3000U}) {
         const std::uint64_t n = 1000 * k;
         const auto all = inputs(ranks, n, k);

@@ -2,6 +2,7 @@
 // Expected times of allreduce algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
 #pragma once
 
+#include <spar/core/assertion.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/util/algobase.hpp>
 
@@ -86,31 +87,49 @@ inline double shared_latency(const network_model& net) noexcept { return std::mi
 inline double message_overhead(const network_model& net) noexcept { return net.alpha - shared_latency(net); }
 
 /// Expected seconds of a call of the shape `p` by sparse recursive doubling in `parts` parts of the index range,
-/// from 1 to 8. In round t (counted from 0), a rank encodes its sum over 2^t ranks, sends it, and decodes and merges
-/// the sum that arrives. A rank's core works on one part after the other, and its link sends one part after the other,
-/// so that the rank works on a part while others are on the way.
-inline double seconds_recursive_doubling(const network_model& net, const call_shape& p,
-                                         std::uint64_t parts = 1) noexcept {
+/// from 1 to 8. In each round, a rank encodes the sum of its group, sends it, and decodes and merges the sum that
+/// arrives. A rank's core works on one part after the other, and its link sends one part after the other, so that the
+/// rank works on a part while others are on the way. If P is not a power of two, this is the time until an inactive
+/// rank has the result (see folded_ranks), or until the last active rank has it, whichever is later.
+inline double seconds_recursive_doubling(const network_model& net, const call_shape& p, std::uint64_t parts = 1) {
+  ensure(parts >= 1 && parts <= 8, "the model of recursive doubling knows 1 to 8 parts");
+  const auto active = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p.ranks)));
+  const std::int64_t folded = p.ranks - active; // the number of pairs; their active ranks have the lowest numbers
   const double part = 1 / static_cast<double>(parts);
-  double arrived[8] = {}, taking = 0; // when each part arrived; the time to decode and merge it
-  double core = 0, link = 0;          // the times until which they are busy
-  const auto step = [&](double sent, double merged) {
-    const double coding = p.coding_seconds(net, sent) * part;
-    for (std::uint64_t i = 0; i < parts; ++i) {
-      core = std::max(core, arrived[i]) + taking + coding / 2;
-      link = std::max(link, core) + message_overhead(net) + net.beta * p.stream_bytes(net, sent) * part;
-      arrived[i] = link + shared_latency(net);
+
+  // The seconds on the way of a contribution that is folded: back to its rank, or to the active rank farthest from it.
+  const auto seconds = [&](bool back) {
+    double arrived[8] = {}, taking = 0; // when each part arrived; the time to decode and merge it
+    double core = 0, link = 0;          // the times until which they are busy
+    const auto step = [&](double sent, double merged, bool waits = true) {
+      const double coding = p.coding_seconds(net, sent) * part, taken = taking;
+      taking = coding / 2 + (merged > 0 ? p.merge_seconds(net, merged) * part : 0);
+      for (std::uint64_t i = 0; i < parts; ++i) {
+        core = std::max(core, arrived[i]) + taken + coding / 2;
+        link = std::max(link, core) + message_overhead(net) + net.beta * p.stream_bytes(net, sent) * part;
+        // A sum that is there already is merged during the sending, whose end the next round waits for.
+        arrived[i] = waits ? link + shared_latency(net) : link - taking;
+      }
+    };
+    if (folded > 0) {
+      step(p.k, 2 * p.k);
+      core = link = 0; // of the receiver, which has not worked yet
     }
-    taking = coding / 2 + (merged > 0 ? p.merge_seconds(net, merged) * part : 0);
+    for (std::int64_t distance = 1; distance < active; distance *= 2) {
+      // The first `distance` active ranks and the `distance` after them, with their partners. Without partners, these
+      // have begun earlier, so that their sum has arrived.
+      const std::int64_t partners = std::min(distance, std::max<std::int64_t>(0, folded - distance));
+      const double own = p.expected_union(distance + std::min(distance, folded));
+      step(own, own + p.expected_union(distance + partners), !back || folded == 0 || partners > 0);
+    }
+    if (folded > 0 && back) {
+      step(p.expected_union(p.ranks), 0);
+      core = 0;
+    }
+    for (std::uint64_t i = 0; i < parts; ++i) core = std::max(core, arrived[i]) + taking;
+    return core;
   };
-  if (!p.power_of_two()) step(p.k, 2 * p.k); // the fold, and at its end a message with the result
-  for (std::int64_t together = 1; together * 2 <= p.ranks; together *= 2) {
-    const double entries = p.expected_union(together);
-    step(entries, 2 * entries);
-  }
-  if (!p.power_of_two()) step(p.expected_union(p.ranks), 0);
-  for (std::uint64_t i = 0; i < parts; ++i) core = std::max(core, arrived[i]) + taking;
-  return core;
+  return folded > 0 ? std::max(seconds(true), seconds(false)) : seconds(false);
 }
 
 /// The number of parts, 1 or 2, in which recursive doubling of a call of the shape `p` is expected to be the fastest;
