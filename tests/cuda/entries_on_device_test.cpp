@@ -346,7 +346,7 @@ TEST_F(entries_on_device, are_refused_by_a_merge_if_their_indices_are_wrong) {
 TEST_F(entries_on_device, end_on_every_rank_if_cuda_fails_on_one) {
   const std::uint64_t calls =
       fail_each_cuda_call(2, 100, spar::ok_topk_allreduce<>{.select = {.k = 10, .period = 4}}, on_the_device{});
-  EXPECT_GE(calls, 4U);
+  EXPECT_GE(calls, 10U);
 }
 
 TEST_F(entries_on_device, leave_no_memory_allocated) {

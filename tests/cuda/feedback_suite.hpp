@@ -132,7 +132,7 @@ template <class Composition, class Where = on_the_communicator>
 std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Composition& parts, Where where = {}) {
   std::uint64_t failures = 0;
   std::vector<std::vector<std::uint64_t>> expected(static_cast<std::size_t>(ranks)); // the sums, without a failure
-  const std::uint64_t step = spar_test::runs_all_cases() ? 1 : 11; // a prime, so that all kinds of calls fail
+  const std::uint64_t step = spar_test::runs_all_cases() ? 1 : 5; // a prime, so that all kinds of calls fail
   for (std::uint64_t call = 0;; call += step) {
     cuda_double::reset(call);
     std::atomic<bool> reached = false;
