@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""volume_bound.py [--count N] [--ranks P,...]: what ranks must send for the k largest sums of their k largest values.
+"""volume_bound.py [--count N] [--ranks P,...] [--gradients FILE]
 
-An oracle tells all ranks which entries win. Of a winner to which c ranks contribute, c - 1 values go to one rank, and
-the sum goes to P - 1 ranks; a value has the bits of the Rice code of storage::coded. A rank learns the winners' indices
-by their entropy: which of its own entries won, and which others. Prints a JSON object for each pattern of spar_perf and
-number of ranks: the mean over the ranks in units of 2 k words of 4 bytes, for one step, k = n / 100, without residuals.
+What ranks must send for the k largest sums of their k largest values. An oracle tells all ranks which entries win. Of a
+winner to which c ranks contribute, c - 1 values go to one rank, and the sum goes to P - 1 ranks; a value has the bits
+of the Rice code of storage::coded. A rank learns the winners' indices by their entropy: which of its own entries won,
+and which others. Prints a JSON object for each pattern of spar_perf and number of ranks: the mean over the ranks in
+units of 2 k words of 4 bytes, for one step, k = n / 100, without residuals. With --gradients, prints only that of the
+ranks' gradients in FILE, which train_images --save-gradients has written.
 """
 
 import argparse
+import array
 import json
 import math
+import pathlib
 import random
 import struct
 
@@ -91,11 +95,31 @@ def bound(ranks, n, k):
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--count", type=int, default=2**20)
 parser.add_argument("--ranks", default="4,8")
+parser.add_argument("--gradients", help="ranks' gradients, one after the other, as float32 values")
 options = parser.parse_args()
 random.seed(1)
-k = round(options.count / 100)
-print("[")
-print(",\n".join(json.dumps({"pattern": name, "ranks": int(p), "n": options.count, "nnz_in": k,
-                              "bound": round(bound(entries(int(p), options.count, k), options.count, k), 4)})
-                 for name, entries in PATTERNS.items() for p in options.ranks.split(",")))
-print("]")
+RANKS = [int(p) for p in options.ranks.split(",")]
+
+
+def row(pattern, p, n, select):
+    """`select(p, n, k)` returns the entries that each of p ranks selects."""
+    k = round(n / 100)
+    units = round(bound(select(p, n, k), n, k), 4)
+    return json.dumps({"pattern": pattern, "ranks": p, "n": n, "nnz_in": k, "bound": units})
+
+
+def saved(values):
+    def select(p, n, k):
+        return [largest(enumerate(values[r * n:(r + 1) * n]), k) for r in range(p)]
+
+    return select
+
+
+if options.gradients:
+    values = array.array("f", pathlib.Path(options.gradients).read_bytes())
+    if len(RANKS) > 1 or len(values) % RANKS[0] != 0:
+        parser.error(f"--ranks is {options.ranks}; expected one divisor of the {len(values)} values of the file")
+    rows = [row("gradients", RANKS[0], len(values) // RANKS[0], saved(values))]
+else:
+    rows = [row(name, p, options.count, select) for name, select in PATTERNS.items() for p in RANKS]
+print("[", ",\n".join(rows), "]", sep="\n")

@@ -40,7 +40,7 @@ int run(int argc, char** argv) {
   for (std::uint64_t seed = 1; seed <= chosen.seeds; ++seed) {
     const std::size_t first = jobs.size();
     for (const std::string& name : chosen.systems) jobs.emplace_back(world, system_of(name), chosen, seed);
-    if (first == 0) jobs.front().gradient_file = chosen.gradient;
+    if (first == 0) jobs.front().gradients_file = chosen.gradients;
     // All systems start from the same weights and train in turn, so that other programs on the machine disturb all
     // alike.
     for (unsigned epoch = 0; epoch < chosen.epochs; ++epoch) {

@@ -43,13 +43,13 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--delays", chosen.delays, "shortest and longest delay, added to --step");
   app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
   app.add_option("--json", chosen.json, "also write the results to this file");
-  app.add_option("--save-gradient", chosen.gradient,
-                 "also write rank 0's gradient of the first system's last step to this file, as binary32 numbers");
+  app.add_option("--save-gradients", chosen.gradients,
+                 "also write the ranks' gradients in the first system's last step to this file, as binary32 numbers");
   if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   const bool good = on_all_ranks([&] {
     for (const std::string& name : chosen.systems) (void)system_of(name);
     chosen.paced = pace_of(chosen.imbalance, chosen.step, chosen.delays);
-    for (const std::string& file : {chosen.json, chosen.gradient}) {
+    for (const std::string& file : {chosen.json, chosen.gradients}) {
       if (my_rank() == 0 && !file.empty() && !std::ofstream(file))
         throw std::runtime_error(fmt::format("{} cannot be written", file));
     }

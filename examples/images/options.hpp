@@ -13,7 +13,7 @@ namespace images {
 struct options {
   std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"};
   std::string data = "/usr/share/datasets/fashion-mnist";
-  std::string json, gradient;
+  std::string json, gradients;
   unsigned seeds = 1, epochs = 6, batch = 32;
   std::size_t limit = 60000;
   float rate = 0.4F;

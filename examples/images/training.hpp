@@ -72,13 +72,18 @@ struct training {
   std::uint64_t stale = 0;       // largest number of steps by which a gradient was late
   bool ranks_agree = true;
   std::vector<progress> epochs;
-  std::string gradient_file; // for rank 0's gradient in the last step; empty: not written
+  std::string gradients_file; // for the gradients in the last step; empty: not written
 };
 
-/// Writes a gradient as binary32 numbers in the byte order of this machine, for `scripts/perf --kernels --gradients`.
-inline void save_gradient(const std::string& path, std::span<const float> gradient) {
+/// Writes the gradients of all ranks, one after the other, as binary32 numbers in the byte order of this machine, for
+/// `scripts/perf --kernels --gradients` and `bench/volume_bound.py`. Collective; rank 0 writes.
+inline void save_gradients(const std::string& path, std::span<const float> mine) {
+  std::vector<float> all(my_rank() == 0 ? mine.size() * number_of_ranks() : 0);
+  const int n = spar::checked_cast<int>(mine.size());
+  MPI_Gather(mine.data(), n, MPI_FLOAT, all.data(), n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+  if (my_rank() > 0) return;
   std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(gradient.data()), static_cast<std::streamsize>(gradient.size_bytes()));
+  file.write(reinterpret_cast<const char*>(all.data()), static_cast<std::streamsize>(all.size() * sizeof(float)));
   file.close();
   if (!file) throw std::runtime_error(fmt::format("{} cannot be written", path));
 }
@@ -160,7 +165,7 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
     seconds += MPI_Wtime() - start;
 
     const bool is_last = job.epochs.size() + 1 == chosen.epochs && s + 1 == steps;
-    if (is_last && my_rank() == 0 && !job.gradient_file.empty()) save_gradient(job.gradient_file, job.gradient);
+    if (is_last && !job.gradients_file.empty()) save_gradients(job.gradients_file, job.gradient);
     std::unique_ptr<assumption> measured;
     if (job.system.known->selects() && s % 50 == 0) measured = std::make_unique<assumption>(job, rate);
 

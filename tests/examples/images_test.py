@@ -122,10 +122,13 @@ with tempfile.TemporaryDirectory() as directory:
         for point in row["history"]:
             del point["seconds"]
     expect(all(one[name]["history"] == other[name]["history"] for name in one), f"two runs differ: {one}, {other}")
-    gradient = directory / "gradient"
-    alone = train(results, *few, "--save-gradient", gradient, command=on_ranks(1))["topka"]
-    values = struct.unpack(f"<{PARAMETERS}f", gradient.read_bytes())
-    expect(all(map(math.isfinite, values)) and any(values), "the saved gradient is zero or has values like NaN")
+    gradients = directory / "gradients"
+    train(results, *few, "--save-gradients", gradients, command=on_ranks(2))
+    values = struct.unpack(f"<{2 * PARAMETERS}f", gradients.read_bytes())
+    of_ranks = values[:PARAMETERS], values[PARAMETERS:]
+    expect(all(map(math.isfinite, values)), "a saved gradient has values like NaN or infinity")
+    expect(any(of_ranks[0]) and any(of_ranks[1]) and of_ranks[0] != of_ranks[1], "saved gradients are zero or equal")
+    alone = train(results, *few, command=on_ranks(1))["topka"]
     expect(alone["bytes_per_step"] == 0 and alone["accuracy_mean"] > 0.5, f"a single rank: {alone}")
 
     # Errors in the arguments and in the data.
@@ -153,7 +156,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--epochs 0": "--epochs",
         "--limit 10": "10 training images are too few for one batch of 32 on each of 1 ranks",
         "--json /nonexistent/results.json": "cannot be written",
-        "--save-gradient /nonexistent/gradient": "cannot be written",
+        "--save-gradients /nonexistent/gradient": "cannot be written",
     }.items():
         run(program, *arguments.split(), status=2, says=says)
     bad.mkdir()

@@ -114,11 +114,12 @@ TEST(cost_model, hides_work_behind_messages_of_other_parts) {
   const double sending = 3e5 * 8e-9 + (1e5 * 0.5e-9 + 2e5 * 4.5e-9) / 2;
   EXPECT_NEAR(seconds(1e-9, 2), 4e-5 + sending, 1e-9);
   EXPECT_NEAR(seconds(1e-8, 4), 3e5 * 14e-9, 1e-9); // work decides: all messages are on the way meanwhile
-  // The first part of the fold is encoded, sent, decoded and merged, and its sum encoded. From then on, the link is
-  // busy: with both parts of the only round, and of the result, which is only decoded.
+  // Of a fold, the second part passes the link after the first one and a part of the other rank's first round. It is
+  // decoded and merged, and its sum encoded. From then on, the link is busy: with this part of the only round, and with
+  // both parts of the result, which is only decoded.
   const double folded = spar::seconds_recursive_doubling(net, {3, 1e12, 1e5, 4, 4, 1e-9}, 2);
-  const double first_part = (1e5 * (8e-9 + 1e-9) + 2e5 * (2e-9 + 0.5e-9)) / 2;
-  EXPECT_NEAR(folded, 5e-5 + first_part + 5e5 * 8e-9 + 3e5 * 0.5e-9 / 2, 1e-9);
+  const double second_part = 3e-5 + (1e5 * (3 * 8e-9 + 1e-9) + 2e5 * (2e-9 + 0.5e-9)) / 2;
+  EXPECT_NEAR(folded, second_part + 3e-5 + (2e5 / 2 + 3e5) * 8e-9 + 3e5 * 0.5e-9 / 2, 1e-9);
   // A split has P - 1 messages.
   const auto split = [&](std::int64_t ranks, double coding) {
     return spar::seconds_split(net, {ranks, 1e12, 1e5, 4, 4, coding});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `cheapest` with `storage::coded`: in the simulator, whose network the model knows, the choice among storages,
 // algorithms and parts is at most a twentieth slower than the fastest of them.
+#include "support/extent.hpp"
 #include "support/ranks.hpp"
 
 #include <spar/spar.hpp>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <random>
 #include <vector>
 
@@ -83,9 +85,10 @@ void add(ways& to, const Storage& store, const std::vector<entries>& all, std::u
   run(spar::ssar_split{}, spar::seconds_ssar_split(model, shape));
 }
 
-TEST(coded_choice, is_within_a_twentieth_of_the_fastest) {
+/// Checks that the way that the model expects to be the fastest takes at most `bound` times as long as the fastest.
+void expect_near_the_fastest(std::initializer_list<spar::rank_t> numbers, double bound) {
   for (const double shared : {0.0, 0.5, 1.0}) { // the part of alpha that is latency
-    for (const spar::rank_t ranks : {2, 3, 4, 5, 8}) {
+    for (const spar::rank_t ranks : numbers) {
       for (const std::uint64_t k : {600U, 3000U}) {
         const std::uint64_t n = 1000 * k;
         const auto all = inputs(ranks, n, k);
@@ -100,7 +103,7 @@ TEST(coded_choice, is_within_a_twentieth_of_the_fastest) {
             add(to, spar::storage::coded<>{}, all, n, k, model, network);
             const auto chosen = std::min_element(to.expected.begin(), to.expected.end()) - to.expected.begin();
             EXPECT_LE(to.found[static_cast<std::size_t>(chosen)],
-                      1.05 * *std::min_element(to.found.begin(), to.found.end()))
+                      bound * *std::min_element(to.found.begin(), to.found.end()))
                 << "P = " << ranks << ", k = " << k << ", alpha = " << alpha << ", " << gbits << " Gbit/s, " << shared
                 << " of alpha shared: way " << chosen;
           }
@@ -108,6 +111,14 @@ TEST(coded_choice, is_within_a_twentieth_of_the_fastest) {
       }
     }
   }
+}
+
+TEST(coded_choice, is_within_a_twentieth_of_the_fastest) {
+  expect_near_the_fastest({2, 3, 4, 5, 8}, 1.05);
+  if (!is_full()) return;
+  expect_near_the_fastest({9, 13, 16}, 1.05);
+  // Two messages that reach a link almost at once pass it in either order, which no model of the sizes can tell.
+  expect_near_the_fastest({6, 7, 11, 12, 15}, 1.15);
 }
 
 } // namespace

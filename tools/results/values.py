@@ -200,8 +200,14 @@ def volume_coded():
     lines = [[f"`{p}`", *(f"{coded(system, p, 4):.2f} / {coded(system, p, 8):.2f}" for system in CODED),
               f"{least(p, 4):.2f} / {least(p, 8):.2f}"] for p in GRADIENTS]
     lines.append(["Fashion-MNIST", *(f"{coded_in_training(system, 4):.2f} / {coded_in_training(system, 8):.2f}"
-                                     for system in CODED), ""])
+                                     for system in CODED),
+                  f"{least('gradients', 4):.2f} / {least('gradients', 8):.2f}"])
     return table(["P = 4 / 8", *(f"`{system}`" for system in CODED), "bound"], lines)
+
+
+@value
+def volume_training_bound():
+    return between([coded_in_training("ok_topk+pruned", ranks) / least("gradients", ranks) for ranks in (4, 8)])
 
 
 @value

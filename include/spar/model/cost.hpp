@@ -114,6 +114,10 @@ inline double seconds_recursive_doubling(const network_model& net, const call_sh
     if (folded > 0) {
       step(p.k, 2 * p.k);
       core = link = 0; // of the receiver, which has not worked yet
+      // If the number of pairs is odd, one of the receivers gets, in turn with these parts, those of the first round.
+      const double occupied = message_overhead(net) + net.beta * p.stream_bytes(net, p.k) * part;
+      if (folded % 2 == 1)
+        for (std::uint64_t i = 1; i < parts; ++i) arrived[i] += static_cast<double>(i) * occupied;
     }
     for (std::int64_t distance = 1; distance < active; distance *= 2) {
       // The first `distance` active ranks and the `distance` after them, with their partners. Without partners, these
