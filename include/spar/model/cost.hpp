@@ -142,14 +142,24 @@ inline std::uint64_t parts_of_doubling(const network_model& net, const call_shap
   return p.coding > 0 && seconds_recursive_doubling(net, p, 2) < seconds_recursive_doubling(net, p, 1) ? 2 : 1;
 }
 
+namespace detail {
+
+/// The time in which a rank encodes a message to each other rank, with `bytes` bytes in all, and decodes as many that
+/// arrive. Encoding and decoding take `coding` seconds, in which all messages but one may travel.
+inline double seconds_of_exchange(const network_model& net, const call_shape& p, double bytes, double coding) noexcept {
+  const auto messages = static_cast<double>(p.ranks - 1);
+  const double transfer = messages * message_overhead(net) + bytes * net.beta;
+  return shared_latency(net) + std::max(transfer, coding) + std::min(transfer, coding) / messages;
+}
+
+} // namespace detail
+
 /// Expected seconds of the split phase of a call of the shape `p`: a rank sends P - 1 messages, which together contain
 /// (P - 1) / P of its entries, and receives as many. It encodes and decodes one message while another is on the way.
 inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
-  const auto messages = static_cast<double>(p.ranks - 1);
-  if (messages == 0) return 0;
-  const double sending = messages * message_overhead(net) + net.beta * p.others() * p.k * p.entry_bytes();
-  const double coding = p.others() * p.k * p.coding;
-  return shared_latency(net) + std::max(sending, coding) + std::min(sending, coding) / messages;
+  if (p.ranks < 2) return 0;
+  const double sent = p.others() * p.k;
+  return detail::seconds_of_exchange(net, p, sent * p.entry_bytes(), sent * p.coding);
 }
 
 /// Expected seconds of a call of the shape `p` by the SSAR split-allgather. In the split phase, each rank merges P k /

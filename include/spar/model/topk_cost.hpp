@@ -14,14 +14,6 @@ inline double set_bytes(double n, double count) noexcept {
   return count <= 0 ? 0 : count * (__builtin_log2(std::max(1.0, n / count)) + 1.5) / 8;
 }
 
-/// The time in which a rank encodes a message to each other rank, with `bytes` bytes in all, and decodes as many that
-/// arrive. Encoding and decoding take `coding` seconds, in which all messages but one may travel.
-inline double seconds_of_exchange(const network_model& net, const call_shape& p, double bytes, double coding) noexcept {
-  const auto messages = static_cast<double>(p.ranks - 1);
-  const double transfer = messages * message_overhead(net) + bytes * net.beta;
-  return shared_latency(net) + std::max(transfer, coding) + std::min(transfer, coding) / messages;
-}
-
 /// The time in which the owners count the sums that reach the threshold, in an allgather of three numbers of each rank.
 inline double seconds_of_counts(const network_model& net, const call_shape& p) noexcept {
   return p.rounds() * net.alpha + static_cast<double>(p.ranks - 1) * 12 * net.beta;
@@ -36,12 +28,11 @@ inline double seconds_of_counts(const network_model& net, const call_shape& p) n
 inline double seconds_balanced_owners(const network_model& net, const call_shape& p) noexcept {
   if (p.ranks < 2) return 0;
   const double sent = p.others() * p.k; // entries to owners, and sums in the allgather
-  const double split = detail::seconds_of_exchange(net, p, sent * p.entry_bytes(), sent * p.coding);
   const double moves =
       p.ranks > 2 ? shared_latency(net) + 2 * message_overhead(net) : 0; // of few entries, to both neighbours
   const double allgather = p.rounds() * net.alpha + net.beta * sent * p.entry_bytes() + p.k * p.coding / 2;
   const double merging = p.k * net.gamma_sparse * (p.rounds() + 0.5);
-  return split + detail::seconds_of_counts(net, p) + moves + allgather + merging;
+  return seconds_split(net, p) + detail::seconds_of_counts(net, p) + moves + allgather + merging;
 }
 
 /// Expected seconds of a call of the shape `p` by `pruned_owners`: an exchange of slices, requests, answers, the counts

@@ -41,6 +41,23 @@ __device__ Number warp_maximum(Number mine) {
   return mine;
 }
 
+/// Returns the first position in [low, high) for which `before` does not hold, or `high` if there is none; `before`
+/// holds for all positions in front of one for which it holds. Called by a whole warp, for comparisons that take long:
+/// the lanes compare the last positions of 32 parts of the range at the same time.
+template <class Before>
+__device__ std::uint64_t partition_point_by_warp(std::uint64_t low, std::uint64_t high, Before before) {
+  while (low < high) {
+    const std::uint64_t first = low, end = high, part = (end - first - 1) / warp_size + 1;
+    const auto end_of = [&](unsigned parts) { return part * parts < end - first ? first + part * parts : end; };
+    const unsigned lane = lane_of_thread();
+    const bool is_before = end_of(lane) < end && before(end_of(lane + 1) - 1);
+    const auto whole = static_cast<unsigned>(__popc(__ballot_sync(whole_warp, is_before)));
+    low = end_of(whole);
+    high = low < end ? end_of(whole + 1) - 1 : end;
+  }
+  return low;
+}
+
 /// Sums over the threads of a block.
 template <unsigned Threads>
 struct block_sum {

@@ -6,9 +6,9 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/op.hpp>
+#include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/rows.cuh>
-#include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 
 #include <cstdint>
@@ -107,8 +107,11 @@ struct block_range {
   /// Finds the indices in [begin, end). Two warps search at the same time.
   template <class Index>
   __device__ void find(const Index* indices, std::uint64_t count, std::uint64_t begin, std::uint64_t end) {
-    if (const unsigned warp = spar::detail::warp_of_thread(); warp < 2)
-      ends[warp] = find_bound_by_warp(indices, count, warp == 0 ? begin : end);
+    if (const unsigned warp = spar::detail::warp_of_thread(); warp < 2) {
+      const std::uint64_t bound = warp == 0 ? begin : end;
+      const auto below = [&](std::uint64_t at) { return indices[at] < bound; };
+      ends[warp] = spar::detail::partition_point_by_warp(0, count, below);
+    }
     __syncthreads();
   }
 };

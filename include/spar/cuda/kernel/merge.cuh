@@ -64,9 +64,6 @@ __device__ std::uint64_t merge_split_by_warp(const Index* left, std::uint64_t le
                                              std::uint64_t right_count, std::uint64_t taken, double left_part) {
   using spar::detail::warp_size;
   const unsigned lane = spar::detail::lane_of_thread();
-  const auto number_of = [](bool takes) {
-    return static_cast<unsigned>(__popc(__ballot_sync(spar::detail::whole_warp, takes)));
-  };
   auto [low, high] = merge_range(left_count, right_count, taken);
   if (low < high) {
     const std::uint64_t first = low, last = high - 1;
@@ -78,18 +75,13 @@ __device__ std::uint64_t merge_split_by_warp(const Index* left, std::uint64_t le
       if (l < centre) return middle - first > distance ? middle - distance : first;
       return last - middle > distance ? middle + distance : last;
     };
-    const unsigned takes = number_of(merge_takes(left, right, entry_of(lane), taken));
+    const bool mine = merge_takes(left, right, entry_of(lane), taken);
+    const auto takes = static_cast<unsigned>(__popc(__ballot_sync(spar::detail::whole_warp, mine)));
     if (takes > 0) low = entry_of(takes - 1) + 1;
     if (takes < warp_size) high = entry_of(takes);
   }
-  while (low < high) {
-    const std::uint64_t first = low, end = high, part = (end - first - 1) / warp_size + 1;
-    const auto end_of = [&](unsigned parts) { return part * parts < end - first ? first + part * parts : end; };
-    const unsigned whole = number_of(end_of(lane) < end && merge_takes(left, right, end_of(lane + 1) - 1, taken));
-    low = end_of(whole);
-    high = low < end ? end_of(whole + 1) - 1 : end;
-  }
-  return low;
+  const auto taken_first = [&](std::uint64_t entry) { return merge_takes(left, right, entry, taken); };
+  return spar::detail::partition_point_by_warp(low, high, taken_first);
 }
 
 /// A tile of `merge`: consecutive entries of the merged stream. Each thread merges `items` of them.

@@ -37,22 +37,6 @@ __device__ std::uint64_t find_bound(const Index* indices, std::uint64_t low, std
   }
   return low;
 }
-/// The same for the bound between all `count` indices, by a warp, because each comparison takes long: the lanes compare
-/// the last indices of 32 parts of the range at the same time.
-template <class Index>
-__device__ std::uint64_t find_bound_by_warp(const Index* indices, std::uint64_t count, std::uint64_t bound) {
-  std::uint64_t low = 0, high = count;
-  while (low < high) {
-    const std::uint64_t first = low, end = high, part = (end - first - 1) / spar::detail::warp_size + 1;
-    const auto end_of = [&](unsigned parts) { return part * parts < end - first ? first + part * parts : end; };
-    const unsigned lane = spar::detail::lane_of_thread();
-    const bool below = end_of(lane) < end && indices[end_of(lane + 1) - 1] < bound;
-    const auto whole = static_cast<unsigned>(__popc(__ballot_sync(spar::detail::whole_warp, below)));
-    low = end_of(whole);
-    high = low < end ? end_of(whole + 1) - 1 : end;
-  }
-  return low;
-}
 
 inline constexpr unsigned bound_threads = 128; // of a block of `find_bounds`; each thread searches for one bound
 
