@@ -128,6 +128,25 @@ TEST(staged, runs_partial_collectives) {
   }
 }
 
+/// The result of the first call is still on its way to the device when the second call, in another stream, takes a
+/// buffer.
+TEST(staged, keeps_the_result_of_a_call_in_another_stream) {
+  cuda_double::reset(1);
+  const auto got = on_ranks(1, [](spar::threads& net) {
+    const stream first, second;
+    const device_array<float> x({1, 2}), y({3, 4});
+    spar::staged gpu(net);
+    gpu.on_host(spar::device_span(x.data(), 2, first), [&](std::span<float> values) {
+      values[0] = 5;
+      cuda_double::stall(first);
+    });
+    gpu.on_host(spar::device_span(y.data(), 2, second), [](std::span<float> values) { values[1] = 6; });
+    EXPECT_EQ(y.read(second), (std::vector<float>{3, 6}));
+    return x.read(first);
+  });
+  EXPECT_EQ(got[0], (std::vector<float>{5, 2}));
+}
+
 TEST(staged, ignores_what_a_function_returns) {
   const auto got = on_ranks(1, [](spar::threads& net) {
     const device_array<float> x({1, 2});
