@@ -15,6 +15,8 @@ find_path(SPAR_NCCL_INCLUDE_DIR nccl.h HINTS "${SPAR_CUDA_INCLUDE_DIR}")
 find_library(SPAR_NCCL nccl HINTS /usr/local/cuda/lib64 "$ENV{CUDA_HOME}/lib64")
 if(SPAR_CUDA_INCLUDE_DIR AND NOT SPAR_NCCL_INCLUDE_DIR)
   spar_missing("NCCL" "no nccl.h")
+elseif(SPAR_NVCC AND NOT SPAR_NCCL)
+  spar_missing("NCCL" "no libnccl")
 endif()
 
 # spar_compile_cuda(variable source [LIBRARIES lib...]): sets `variable` to the object file that nvcc makes of `source`,

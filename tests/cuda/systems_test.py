@@ -26,7 +26,7 @@ if len(sys.argv) == 3:
     include, library = sys.argv[1:]
     transports["NCCL"] = ["-DSPAR_OVER_NCCL", f"-I{include}", library, f"-Xlinker=-rpath={os.path.dirname(library)}"]
 else:
-    print("skipped: over NCCL, which is not installed")
+    print("skipped: over NCCL (no nccl.h, or no libnccl)")
 smi = shutil.which("nvidia-smi")
 has_gpu = smi is not None and subprocess.run([smi, "-L"], capture_output=True).returncode == 0
 failures = []
