@@ -2,6 +2,7 @@
 // Selected entries that stay in device memory, against the same collectives on the host: kernels run by fibres, in the
 // streams of a double of the CUDA runtime.
 #include "feedback_suite.hpp"
+#include "refusals.hpp"
 
 #include <spar/collective/topk/quantile_owners.hpp>
 #include <spar/transport/counting.hpp>
@@ -212,13 +213,9 @@ TEST_F(entries_on_device, are_refused_as_streams_that_are_malformed) {
   on_ranks(1, [](spar::threads& net) {
     spar::on_device gpu(net);
     const device_array<float> values(std::vector<float>(3, 1));
-    const auto error = [&](std::span<const std::uint32_t> indices, std::uint64_t n) -> std::string {
-      try {
-        (void)spar::allreduce(gpu, on_device_view::sparse(n, indices, {values.data(), 3}), cudaStream_t());
-      } catch (const spar::invalid_argument& e) {
-        return e.what();
-      }
-      return "";
+    const auto error = [&](std::span<const std::uint32_t> indices, std::uint64_t n) {
+      return spar_test::refusal_of(
+          [&] { (void)spar::allreduce(gpu, on_device_view::sparse(n, indices, {values.data(), 3}), cudaStream_t()); });
     };
     const std::vector<std::uint32_t> unordered{4, 2, 6}, ordered{2, 4, 6};
     const device_array<std::uint32_t> bad(unordered), good(ordered);
@@ -226,9 +223,46 @@ TEST_F(entries_on_device, are_refused_as_streams_that_are_malformed) {
     EXPECT_NE(error({bad.data(), 3}, 10).find("indices must ascend"), std::string::npos);
     EXPECT_NE(error({good.data(), 3}, 6).find("below the dimension 6"), std::string::npos);
     EXPECT_NE(error({good.data(), 2}, 10).find("2 indices but 3 values"), std::string::npos);
-    EXPECT_NE(error(ordered, 10).find("the 3 indices of a stream are in host memory"), std::string::npos);
     return 0;
   });
+}
+
+TEST_F(entries_on_device, are_refused_as_streams_in_memory_of_the_host_and_other_devices) {
+  constexpr std::size_t n = 100;
+  using on_device_view = spar::stream_view<float, std::uint32_t, spar::cuda>;
+  const auto sums = on_ranks(3, [](spar::threads& net) {
+    const std::vector<std::uint32_t> indices{2, 4, 6};
+    const std::vector<float> values{1, 2, 3};
+    const device_array<std::uint32_t> at(indices);
+    const device_array<float> x(values);
+    spar::on_device gpu(net);
+    const stream own;
+    const auto mine = on_device_view::sparse(n, {at.data(), 3}, {x.data(), 3});
+    const auto error = [&](const on_device_view& entries, cudaStream_t work) {
+      return spar_test::refusal_of([&] { (void)spar::allreduce(gpu, entries, work); });
+    };
+    EXPECT_EQ(error(on_device_view::sparse(n, indices, {x.data(), 3}), own),
+              "the 3 indices of a stream are in host memory; expected device memory");
+    EXPECT_EQ(error(on_device_view::sparse(n, {at.data(), 3}, values), own),
+              "the 3 values of a stream are in host memory; expected device memory");
+    EXPECT_EQ(error(on_device_view::dense(3, 0, values), own),
+              "the 3 values of a stream are in host memory; expected device memory");
+    cuda_double::set_device_of_memory(3);
+    EXPECT_EQ(error(mine, own), "the 3 values of a stream are in memory of device 3, but the current device is 0");
+    cuda_double::set_device_of_memory(-1);
+    cuda_double::set_device(3);
+    {
+      const stream other;
+      EXPECT_EQ(error(mine, own), "the current device is 3, but this spar::on_device was made for device 0; expected "
+                                  "cudaSetDevice(0) before the call");
+      cuda_double::set_device(0);
+      EXPECT_EQ(error(mine, other), "the CUDA stream is of device 3, but the current device is 0");
+    }
+    EXPECT_FALSE(net.dead());
+    const auto sum = spar::allreduce(gpu, mine, own);
+    return cuda_double::values_at(sum.values().data(), sum.count(), own);
+  });
+  EXPECT_EQ(sums, std::vector(3, std::vector<float>{3, 6, 9}));
 }
 
 /// The messages of the host, also if a rank has its values on the host.

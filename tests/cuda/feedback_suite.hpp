@@ -125,9 +125,10 @@ struct on_the_device {
   auto operator()(spar::threads& net) const { return spar::on_device(net); }
 };
 
-/// Makes each call of the CUDA runtime in the second step of `parts` fail once, on rank 1: no rank hangs, and the
-/// residual and the state of a failed step stay. A failure without an error, because a wait took the place of an event,
-/// changes no sum. Returns the number of failures with an error.
+/// Makes each call of the CUDA runtime in the second step of `parts` fail once, on rank 1: every rank ends in an error
+/// with the name of CUDA's error, in the step or in the next call, and the residual and the state of a failed step
+/// stay. A failure without an error, because a wait took the place of an event, changes no sum. Returns the number of
+/// failures with an error.
 template <class Composition, class Where = on_the_communicator>
 std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Composition& parts, Where where = {}) {
   std::uint64_t failures = 0;
@@ -147,14 +148,18 @@ std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Compo
       const std::uint64_t calls = cuda_double::calls();
       if (net.rank() == 1 && call > 0) cuda_double::fail_at(call);
       std::string error;
-      try {
-        reduce(by, spar::device_span(x.data(), n, work));
-      } catch (const spar::cuda_error& e) {
-        error = e.what();
-      } catch (const spar::peer_failed& e) {
-        error = std::string("peer: ") + e.what();
-      }
+      const auto ends = [&](auto make_call) {
+        try {
+          make_call();
+        } catch (const spar::cuda_error& e) {
+          error = e.what();
+        } catch (const spar::peer_failed& e) {
+          error = std::string("peer: ") + e.what();
+        }
+      };
+      ends([&] { reduce(by, spar::device_span(x.data(), n, work)); });
       if (net.rank() == 1 && cuda_double::calls() - calls >= call) reached = true;
+      cuda_double::fail_at(1U << 30);
       if (!error.empty()) {
         EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "call " << call;
         EXPECT_EQ(reduce.save(), before) << "call " << call;
@@ -163,6 +168,8 @@ std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Compo
         auto& own = expected[static_cast<std::size_t>(net.rank())];
         if (call == 0) own = sums;
         EXPECT_TRUE(sums == own) << "call " << call;
+        float all_have_ended = 1;
+        ends([&] { spar::allreduce(net, std::span(&all_have_ended, 1), spar::ring{}); });
       }
       return error;
     });
@@ -170,8 +177,10 @@ std::uint64_t fail_each_cuda_call(spar::rank_t ranks, std::size_t n, const Compo
     const bool silent = std::all_of(errors.begin(), errors.end(), [](const auto& error) { return error.empty(); });
     if (call == 0 || silent) continue;
     ++failures;
-    EXPECT_NE(errors[1].find("failed: cudaErrorUnknown, a planned error"), std::string::npos)
-        << "call " << call << ": " << errors[1];
+    for (const std::string& error : errors) {
+      EXPECT_NE(error.find("failed: cudaErrorUnknown, a planned error"), std::string::npos)
+          << "call " << call << ": " << error;
+    }
   }
 }
 
