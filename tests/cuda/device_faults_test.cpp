@@ -50,7 +50,9 @@ using cases =
                    device_case<compressed_on_tree, through_the_host>, device_case<doubling, by_nccl<0>>,
                    device_case<dense<spar::ring>, by_nccl<0>>, device_case<dense<spar::rabenseifner>, by_nccl<4096>>,
                    device_case<short_ring, by_nccl<0>>, device_case<coded_doubling, by_nccl<100>>,
-                   device_case<dense_on_tree, by_nccl<0>>>;
+                   device_case<dense_on_tree, by_nccl<0>>, device_case<dense<spar::ring>, staged_values>,
+                   device_case<short_ring, staged_values>, device_case<dense<nonzeros>, staged_values>,
+                   device_case<dense<spar::ring>, staged_by_nccl>>;
 TYPED_TEST_SUITE(device_faults, cases);
 
 TYPED_TEST(device_faults, of_some_messages) {
@@ -165,6 +167,11 @@ TEST(staged_failures, name_a_silent_rank) {
 TEST(staged_failures, are_not_of_a_late_rank) {
   the_deadline_is_not_over_for_a_rank_that_is_only_late<staged_values>();
   the_deadline_is_not_over_for_a_rank_that_is_only_late<staged_by_nccl>();
+  expect_nothing_left();
+}
+TEST(staged_failures, reach_all_ranks) {
+  an_abort_reaches_those_who_wait_and_those_who_call_later<staged_values>();
+  an_abort_reaches_those_who_wait_and_those_who_call_later<staged_by_nccl>();
   expect_nothing_left();
 }
 

@@ -16,30 +16,39 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace spar_test {
 
-/// A rank whose calls have their values in device memory, with the port of `on_device`, and with all functions of a
-/// rank. Messages travel over `below`.
-template <class Below>
-class device_rank : public spar::communicator_rank<spar::device_port<spar::detail::port_type_of<Below>>> {
+/// The messages that a rank below has counted since the construction, if it is a `faulty`.
+class messages_below {
  public:
-  /// `lowest` is the rank over which, or over a part of which, `below` works.
+  /// `lowest` is the rank over which, or over a part of which, the calls work.
   template <class Lowest>
-  device_rank(Below& below, Lowest& lowest) : device_rank::communicator_rank(spar::detail::port_of(below)) {
+  explicit messages_below(Lowest& lowest) {
     if constexpr (requires { lowest.received(); }) {
       sent_ = [&lowest, before = lowest.sent()] { return lowest.sent() - before; };
       received_ = [&lowest, before = lowest.received()] { return lowest.received() - before; };
     }
   }
-  /// The messages that a `faulty` below has counted since the construction.
   [[nodiscard]] std::uint64_t sent() const { return sent_(); }
   [[nodiscard]] std::uint64_t received() const { return received_(); }
 
  private:
   std::function<std::uint64_t()> sent_, received_;
+};
+
+/// A rank whose calls have their values in device memory, with the port of `on_device`, and with all functions of a
+/// rank. Messages travel over `below`.
+template <class Below>
+class device_rank : public spar::communicator_rank<spar::device_port<spar::detail::port_type_of<Below>>>,
+                    public messages_below {
+ public:
+  template <class Lowest>
+  device_rank(Below& below, Lowest& lowest)
+      : device_rank::communicator_rank(spar::detail::port_of(below)), messages_below(lowest) {}
 };
 
 /// Values in device memory, which a device writes late, and which are freed at the end of the call, even if it failed.
@@ -69,14 +78,25 @@ class call_values<Net> {
 
 /// A rank with values in device memory, whose collectives run on the host.
 template <class Net>
-class staged_rank : public spar::staged<Net> {
+class staged_rank : public spar::staged<Net>, public messages_below {
  public:
-  using spar::staged<Net>::staged;
+  template <class Lowest>
+  staged_rank(Net& net, Lowest& lowest) : spar::staged<Net>(net), messages_below(lowest) {}
   [[nodiscard]] spar::rank_t rank() const { return this->net().rank(); }
   [[nodiscard]] spar::rank_t size() const { return this->net().size(); }
+  [[nodiscard]] double now() const { return this->net().now(); }
   [[nodiscard]] bool dead() const { return this->net().dead(); }
   void set_deadline(double seconds) { this->net().set_deadline(seconds); }
+  void set_checksums(bool on) { this->net().set_checksums(on); }
+  void progress(bool block) { this->net().progress(block); }
+  [[nodiscard]] spar::scheduler& scheduler() const { return spar::detail::port_of(this->net()).scheduler(); }
 };
+template <class Net>
+inline constexpr bool calls_only_block<staged_rank<Net>> = true;
+template <class Net>
+void abort(staged_rank<Net>& net, const std::string& reason) {
+  spar::abort(net.net(), reason);
+}
 template <class Below>
 class call_values<staged_rank<Below>> {
  public:
@@ -139,21 +159,10 @@ struct through_the_host {
   static spar::fault after_start(const spar::fault& planned, spar::rank_t, spar::rank_t) { return planned; }
 };
 /// The whole vector travels to the host and back.
-struct staged_values {
+struct staged_values : through_the_host {
   template <class Net, class Body>
   static void on(Net& net, const Body& body) {
-    staged_rank<Net> gpu(net);
-    body(gpu);
-  }
-};
-/// The same over NCCL.
-struct staged_by_nccl {
-  template <class Net, class Body>
-  static void on(Net& net, const Body& body) {
-    cuda_double::set_device(net.rank()); // a release of memory waits for all work of the device
-    spar::nccl over(net, {.eager_bytes = 0});
-    staged_rank<spar::nccl<Net>> gpu(over);
-    wait_for_all(net.size());
+    staged_rank<Net> gpu(net, net);
     body(gpu);
   }
 };
@@ -177,6 +186,17 @@ struct by_nccl {
     if (planned.what != kind::corrupt_header && planned.what != kind::corrupt_payload) moved.message += sent;
     if (planned.what != kind::delay && planned.what != kind::drop) moved.message += received;
     return moved;
+  }
+};
+/// The whole vector travels to the host and back, and messages by NCCL.
+struct staged_by_nccl : by_nccl<0> {
+  template <class Net, class Body>
+  static void on(Net& net, const Body& body) {
+    cuda_double::set_device(net.rank()); // a release of memory waits for all work of the device
+    spar::nccl over(net, {.eager_bytes = 0});
+    staged_rank<spar::nccl<Net>> gpu(over, net);
+    wait_for_all(net.size());
+    body(gpu);
   }
 };
 

@@ -96,8 +96,12 @@ struct dense {
   template <class Net>
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     call_values<Net> x(net, mine->dense);
-    auto pending = spar::start_allreduce(net, x.span(), Algorithm{});
-    co_await std::move(pending);
+    if constexpr (calls_only_block<Net>) {
+      spar::allreduce(net, x.span(), Algorithm{});
+    } else {
+      auto pending = spar::start_allreduce(net, x.span(), Algorithm{});
+      co_await std::move(pending);
+    }
     co_return bits_of(x.read());
   }
 };

@@ -92,7 +92,7 @@ void an_abort_reaches_those_who_wait_and_those_who_call_later() {
   in_each_group<Place>(5, [&](auto& net, std::size_t n) {
     const auto call = [&] { (void)reduce_ones(net, n, spar::recursive_doubling{}); };
     const spar::rank_t failing = net.size() - 2;
-    if (net.rank() == failing) spar::abort(net, reason);
+    if (net.rank() == failing) abort(net, reason); // of the namespace of the rank
     const std::string text = text_of<spar::peer_failed>(call);
     EXPECT_NE(text.find("rank " + std::to_string(failing)), std::string::npos) << text;
     EXPECT_NE(text.find(reason), std::string::npos) << text;

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -197,6 +198,8 @@ std::vector<rank_outcome> run_as_threads(const setting& s) {
           if (net.now() > end) spar::abort(net, given_up);
           net.progress(false);
         }
+      } else if constexpr (calls_only_block<std::remove_reference_t<decltype(net)>>) {
+        EXPECT_TRUE(program(net).done());
       } else {
         spar::run_until_done(net, program(net));
       }

@@ -27,6 +27,10 @@ class call_values {
   std::vector<float> values_;
 };
 
+/// Whether calls on Net only block, so that a coroutine cannot await them.
+template <class Net>
+inline constexpr bool calls_only_block = false;
+
 /// Access of tests to the payloads of messages on the transport Net, which are in host memory.
 template <class Net>
 struct payload_access {
