@@ -5,6 +5,7 @@
 #include "mpi_double.hpp"
 #include "refusals.hpp"
 #include "support/failures.hpp"
+#include "support/messages.hpp"
 
 #include <spar/mpi.hpp>
 #include <spar/on_device.cuh>
@@ -16,12 +17,15 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <list>
 #include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -129,6 +133,22 @@ TEST(on_device_mpi, copies_messages_to_the_host_if_mpi_cannot_take_them) { run(f
 TEST(on_device_mpi, copies_messages_to_the_host_if_the_program_says_so) { run(true, false, false); }
 TEST(on_device_mpi, copies_messages_to_the_host_for_their_checksums) { run(true, true); }
 
+/// Calls in flight on a communicator, on another one with the ranks in reverse order, and on a part.
+TEST(on_device_mpi, has_calls_in_flight_on_several_communicators) {
+  on_host::put = cuda_double::put;
+  mpi_double::takes_device_memory = true;
+  spar::mpi world(MPI_COMM_WORLD, {.segment_bytes = 6000});
+  spar::mpi reversed = world.split(0, -world.rank()), part = world.split(world.rank() % 2, world.rank());
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    cuda_double::reset(seed);
+    mpi_double::sent = 0;
+    for (spar::mpi* const net : {&world, &reversed, &part}) net->set_deadline(20);
+    spar_test::compare_calls_in_flight<spar::mpi>({&world, &reversed, &part}, false, seed);
+    EXPECT_EQ(mpi_double::sent > 0, world.size() > 1);
+  }
+  on_host::put = nullptr;
+}
+
 // --- failures, as in runtime/failure ---
 
 /// Large messages are sent from device memory and received there. The ranks are the processes, at least three.
@@ -169,8 +189,26 @@ TEST_F(device_failures_over_mpi, are_not_of_a_late_rank) {
 TEST_F(device_failures_over_mpi, reach_all_ranks) {
   spar_test::an_abort_reaches_those_who_wait_and_those_who_call_later<by_mpi>();
 }
+TEST_F(device_failures_over_mpi, by_a_cancelled_call) { spar_test::a_cancelled_call_ends_on_all_ranks<by_mpi>(); }
 TEST_F(device_failures_over_mpi, let_values_be_freed) {
   spar_test::values_may_be_freed_once_their_call_has_failed<by_mpi>();
+}
+
+/// Messages of every form, in whole or in segments.
+TEST_F(device_failures_over_mpi, change_no_message) {
+  for (const bool takes : {true, false}) {
+    mpi_double::takes_device_memory = takes;
+    mpi_double::sent = mpi_double::received = 0;
+    spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = takes ? 6000U : 1U << 20});
+    net.set_deadline(20);
+    if (net.size() == 1) return;
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      cuda_double::reset(seed);
+      spar_test::exchange_messages<by_mpi>(net, seed);
+    }
+    EXPECT_EQ(mpi_double::sent > 0, takes);
+    EXPECT_EQ(mpi_double::received > 0, takes);
+  }
 }
 
 /// Runs `program(net, x, no_more_failures)` with a failure that `plan(number)` plans on one rank, another one each
@@ -239,27 +277,31 @@ TEST_F(device_failures_over_mpi, end_on_all_ranks_if_cuda_fails) {
 
 // --- accidents of messages ---
 
+/// The ends of all ranks, those of other ranks without texts and values.
+std::vector<spar_test::two_ends> of_all_ranks(const spar_test::two_ends& own) {
+  std::uint64_t mine[] = {static_cast<std::uint64_t>(own.first.how), static_cast<std::uint64_t>(own.second.how),
+                          own.received};
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  std::vector<std::uint64_t> numbers(3 * static_cast<std::size_t>(size));
+  MPI_Allgather(mine, 3, MPI_UINT64_T, numbers.data(), 3, MPI_UINT64_T, MPI_COMM_WORLD);
+  std::vector<spar_test::two_ends> ends(static_cast<std::size_t>(size));
+  for (std::size_t r = 0; r < ends.size(); ++r) {
+    ends[r].first.how = static_cast<spar_test::ending>(numbers[3 * r]);
+    ends[r].second.how = static_cast<spar_test::ending>(numbers[3 * r + 1]);
+    ends[r].received = numbers[3 * r + 2];
+  }
+  ends[static_cast<std::size_t>(rank)] = own;
+  return ends;
+}
+
 /// Runs `make_two_calls(...)` by `run(what, message)`, on all ranks, for each message that rank 1 receives in the first
 /// call, and checks the ends. `means(message)` is what the accident means for this message.
 template <class Run, class Means>
 void expect_right_end(spar_test::accident what, bool checksums, Run run, Means means) {
   const auto all_ranks = [&](spar_test::accident happens, std::uint64_t message) {
-    const spar_test::two_ends own = run(happens, message);
-    std::uint64_t mine[] = {static_cast<std::uint64_t>(own.first.how), static_cast<std::uint64_t>(own.second.how),
-                            own.received};
-    int rank = 0, size = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    std::vector<std::uint64_t> numbers(3 * static_cast<std::size_t>(size));
-    MPI_Allgather(mine, 3, MPI_UINT64_T, numbers.data(), 3, MPI_UINT64_T, MPI_COMM_WORLD);
-    std::vector<spar_test::two_ends> ends(static_cast<std::size_t>(size));
-    for (std::size_t r = 0; r < ends.size(); ++r) {
-      ends[r].first.how = static_cast<spar_test::ending>(numbers[3 * r]);
-      ends[r].second.how = static_cast<spar_test::ending>(numbers[3 * r + 1]);
-      ends[r].received = numbers[3 * r + 2];
-    }
-    ends[static_cast<std::size_t>(rank)] = own;
-    return ends;
+    return of_all_ranks(run(happens, message));
   };
   on_host::put = cuda_double::put;
   const auto clean = all_ranks(spar_test::accident::none, 1);
@@ -323,6 +365,79 @@ TEST(device_accidents_over_mpi, that_lose_a_message_end_in_a_timeout) {
   if (ranks_of_world() < 2) return;
   expect_right_end_over_mpi(spar::ring{}, accident::lost, [](std::uint64_t) { return accident::lost; });
   expect_right_end_over_mpi(entries, accident::lost, [](std::uint64_t) { return accident::lost; });
+}
+
+// --- a rank that stops ---
+
+/// Makes a call, which rank 1 leaves alone after `polls` polls: until the call has ended on all other ranks if
+/// `for_ever`, otherwise for a moment. Then makes a call on the host.
+template <class Algorithm>
+spar_test::two_ends stop_in_a_call(const Algorithm& by, std::uint64_t polls, bool for_ever) {
+  constexpr std::size_t n = 12'000;
+  cuda_double::reset(polls);
+  spar_test::two_ends its;
+  spar::mpi net(MPI_COMM_WORLD, {.segment_bytes = 6000});
+  std::vector<float> expected = values_of(net.rank(), n);
+  spar::allreduce(net, std::span(expected), by);
+  net.set_deadline(for_ever ? 0.3 : 20);
+  bool has_met = !for_ever;
+  const auto meet = [&] {
+    if (!std::exchange(has_met, true)) MPI_Barrier(MPI_COMM_WORLD);
+  };
+  {
+    const stream work;
+    const device_array<float> x(values_of(net.rank(), n));
+    spar::on_device gpu(net);
+    try {
+      auto call = spar::start_allreduce(gpu, spar::device_span(x.data(), n, work), by);
+      if (net.rank() == 1) {
+        while (polls > 0 && !call.done()) --polls;
+        meet();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      call.wait();
+      its.first.how = spar_test::ending::right;
+      its.values = x.read(work);
+      EXPECT_TRUE(its.values == expected);
+    } catch (...) {
+      spar_test::note_error(its.first);
+    }
+    meet();
+  }
+  try {
+    float one = 1;
+    spar::allreduce(net, std::span(&one, 1), spar::ring{});
+    its.second.how = spar_test::ending::right;
+  } catch (...) {
+    spar_test::note_error(its.second);
+  }
+  MPI_Barrier(MPI_COMM_WORLD); // as in by_mpi
+  return its;
+}
+
+/// A rank stops at more and more places of a call, up to its end.
+template <class Algorithm>
+void expect_right_end_if_a_rank_stops(const Algorithm& by) {
+  const auto no_accident = of_all_ranks(stop_in_a_call(by, 0, false));
+  int failures = 0;
+  for (std::uint64_t polls = 0, failed = 1; failed != 0; polls = 3 * polls + 1) {
+    SCOPED_TRACE(testing::Message() << polls << " polls");
+    ASSERT_LT(polls, 1U << 20);
+    const auto late = of_all_ranks(stop_in_a_call(by, polls, false));
+    spar_test::judge_accident(accident::none, false, late, late);
+    const auto ends = of_all_ranks(stop_in_a_call(by, polls, true));
+    failed = 0;
+    for (const auto& its : ends) failed += its.first.how == spar_test::ending::right ? 0 : 1;
+    spar_test::judge_accident(failed != 0 ? accident::lost : accident::none, false, ends, no_accident);
+    failures += failed != 0 ? 1 : 0;
+  }
+  EXPECT_GE(failures, 2);
+}
+TEST_F(device_failures_over_mpi, follow_from_a_rank_that_stops) {
+  if (ranks_of_world() < 2) return;
+  expect_right_end_if_a_rank_stops(spar::ring{});
+  expect_right_end_if_a_rank_stops(entries);
+  EXPECT_GT(mpi_double::sent, 0);
 }
 
 /// With checksums, payloads travel through the host.

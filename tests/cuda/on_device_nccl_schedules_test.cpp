@@ -2,7 +2,7 @@
 // Calls on device memory and calls on host memory in flight at the same time, in random schedules, for each way in
 // which messages travel: each rank is late at other times, polls and ends its calls in another order, and the streams
 // of the double advance at random.
-#include "over_nccl.hpp"
+#include "places.hpp"
 
 #include <spar/cuda.hpp>
 #include <spar/on_device.cuh>
@@ -245,6 +245,22 @@ TEST_P(schedules_by, mix_host_and_device_in_every_schedule) {
     }
   }
   EXPECT_EQ(nccl_bytes > 0, by_nccl);
+}
+
+/// Calls in flight on a communicator, on another one with the ranks in reverse order, and on one of two ranks.
+TEST_F(on_device_nccl, lent_memory_is_read_on_several_communicators) {
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 20 : 5); ++seed) {
+    cuda_double::reset(seed);
+    cuda_double::let_peers_reach_each_other(true);
+    spar::thread_group all(3), reversed(3), two(2);
+    all.run([&](spar::threads& net) {
+      cuda_double::set_device(net.rank());
+      std::vector<spar::threads*> nets{&net, &reversed.rank(2 - net.rank())};
+      if (net.rank() < 2) nets.push_back(&two.rank(net.rank()));
+      for (spar::threads* const each : nets) each->set_deadline(deadline);
+      spar_test::compare_calls_in_flight(nets, true, seed);
+    });
+  }
 }
 
 } // namespace

@@ -14,7 +14,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <numeric>
+#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -199,5 +202,44 @@ struct staged_by_nccl : by_nccl<0> {
     body(gpu);
   }
 };
+
+/// Makes two calls on each of this rank's communicators, all in flight at the same time, with values in device memory:
+/// each gives the bits of the same call on the host. Ranks poll the calls in different orders.
+template <class Net>
+void compare_calls_in_flight(const std::vector<Net*>& nets, bool lends, std::uint64_t seed) {
+  constexpr std::size_t n = 5000;
+  const auto start = [](auto& on, std::size_t number, auto values) {
+    if (number % 2 == 0) return spar::start_allreduce(on, values, spar::ring{});
+    const auto entries = spar::compose(spar::selector::exact_topk{.k = 2000}, spar::recursive_doubling{});
+    return spar::start_allreduce(on, values, entries);
+  };
+  std::vector<std::vector<float>> expected;
+  const cuda_double::stream work;
+  std::deque<cuda_double::device_array<float>> values;
+  std::deque<spar::on_device<Net>> gpus;
+  for (Net* const net : nets) {
+    for (std::size_t number = 0; number < 2; ++number) {
+      auto& x = expected.emplace_back(over_nccl::values_of(nets[0]->rank(), n + values.size()));
+      values.emplace_back(x);
+      start(*net, number, std::span(x)).wait();
+    }
+    EXPECT_EQ(gpus.emplace_back(*net).lends(), lends);
+  }
+  std::vector<spar::pending_on_device<typename spar::on_device<Net>::port_type>> calls;
+  for (std::size_t c = 0; c < values.size(); ++c)
+    calls.push_back(start(gpus[c / 2], c % 2, spar::device_span(values[c].data(), n + c, work)));
+  std::mt19937_64 random(seed * 10 + static_cast<std::uint64_t>(nets[0]->rank()));
+  std::vector<std::size_t> order(calls.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t ended = 0; ended < calls.size(); std::this_thread::yield()) {
+    std::shuffle(order.begin(), order.end(), random);
+    ended = 0;
+    for (const std::size_t c : order) ended += calls[c].done() ? 1 : 0;
+  }
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    calls[c].wait();
+    EXPECT_TRUE(values[c].read(work) == expected[c]) << "call " << c;
+  }
+}
 
 } // namespace spar_test

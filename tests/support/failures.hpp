@@ -105,11 +105,15 @@ template <class Place>
 void a_cancelled_call_ends_on_all_ranks() {
   for (const std::size_t n : sizes) {
     for (const bool synchronous : {false, true}) {
-      spar::thread_group group{3, {.synchronous = synchronous}};
       std::atomic<bool> cancelled = false;
-      group.run([&](spar::threads& below) {
+      in_group<Place>(3, synchronous, [&](auto& below) {
         Place::on(below, [&](auto& net) {
-          while (net.rank() == 2 && !cancelled) std::this_thread::yield();
+          while (net.rank() == 2 && !cancelled && !net.dead()) {
+            if constexpr (std::is_same_v<decltype(below), spar::threads&>)
+              std::this_thread::yield();
+            else
+              net.progress(false); // a rank of another process learns of the end by a message
+          }
           bool waits = true;
           const std::string text = text_of<spar::peer_failed>([&] {
             call_values<std::remove_reference_t<decltype(net)>> x(net, std::vector<float>(n, 1.0F));

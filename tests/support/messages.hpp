@@ -40,7 +40,7 @@ struct planned_message {
 
 /// The messages of one call. Sizes are near the limits at which transports change the way of a payload.
 inline std::vector<planned_message> plan_messages(spar::rank_t ranks, std::uint64_t seed) {
-  constexpr std::size_t sizes[] = {0, 1, 15, 16, 17, 100, 399, 400, 401, 1024, 4080, 4095, 4096, 4097, 6000, 20'000};
+  constexpr std::size_t lengths[] = {0, 1, 15, 16, 17, 100, 399, 400, 401, 1024, 4080, 4095, 4096, 4097, 6000, 20'000};
   std::mt19937_64 random(seed);
   std::vector<planned_message> all;
   while (all.size() < 24) {
@@ -53,7 +53,7 @@ inline std::vector<planned_message> plan_messages(spar::rank_t ranks, std::uint6
                       .seed = random()};
     if (m.from == m.to) continue; // no rank sends to itself
     const std::size_t pieces = m.where == destination::own ? 1 : 1 + random() % spar::max_pieces;
-    for (std::size_t i = 0; i < pieces; ++i) m.sizes[i] = sizes[random() % std::size(sizes)];
+    for (std::size_t i = 0; i < pieces; ++i) m.sizes[i] = lengths[random() % std::size(lengths)];
     all.push_back(m);
   }
   return all;
