@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls on device memory and calls on host memory in flight at the same time, in random schedules, for each way in
 // which messages travel: each rank is late at other times, polls and ends its calls in another order, and the streams
-// of the double advance at random.
+// of the double advance at random. In some schedules, CUDA or NCCL fails on one rank.
 #include "places.hpp"
 
 #include <spar/cuda.hpp>
@@ -19,6 +19,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -193,6 +194,15 @@ std::vector<float> run_schedule(Net& net, spar::on_device<Net>& gpu, spar::stage
   return values;
 }
 
+/// Runs `program(net)` on each rank.
+template <class Program>
+std::vector<outcome> run_program(way messages, rank_t ranks, std::uint64_t seed, std::size_t eager_bytes,
+                                 const Program& program) {
+  cuda_double::let_peers_reach_each_other(messages == way::lent);
+  if (messages == way::by_nccl) return outcomes(ranks, seed, {.eager_bytes = eager_bytes}, program);
+  return outcomes_on_devices(ranks, seed, [&](spar::threads& net, outcome&) { return program(net); });
+}
+
 /// Runs schedules on each rank of a communicator of its own. If `on_host`, on host memory alone.
 std::vector<outcome> run_schedules(way messages, rank_t ranks, std::uint64_t seed, std::size_t eager_bytes,
                                    const std::vector<std::vector<call>>& schedules, bool on_host) {
@@ -209,28 +219,35 @@ std::vector<outcome> run_schedules(way messages, rank_t ranks, std::uint64_t see
     }
     return all;
   };
-  cuda_double::let_peers_reach_each_other(messages == way::lent);
-  if (messages == way::by_nccl) return outcomes(ranks, seed, {.eager_bytes = eager_bytes}, program);
-  return outcomes_on_devices(ranks, seed, [&](spar::threads& net, outcome&) { return program(net); });
+  return run_program(messages, ranks, seed, eager_bytes, program);
 }
 
 class schedules_by : public on_device_nccl, public testing::WithParamInterface<way> {};
 INSTANTIATE_TEST_SUITE_P(each_way, schedules_by, testing::Values(way::by_nccl, way::lent, way::through_the_host));
 
-/// Ten schedules on each communicator: with SPAR_FULL 2000 over NCCL and 1000 for each other way, otherwise 60, with
-/// sanitizers 40; or the number in SPAR_SCHEDULES.
+/// How many schedules to run: SPAR_SCHEDULES, in the full set 1000 without sanitizers, and twice as many over NCCL;
+/// otherwise 60, with sanitizers 40.
+std::uint64_t schedules_of(way messages) {
+  if (std::getenv("SPAR_SCHEDULES") == nullptr && !spar_test::is_full()) return spar_test::is_shortened ? 40 : 60;
+  const std::uint64_t many = std::getenv("SPAR_SCHEDULES") != nullptr ? spar_test::schedules() : 1000;
+  return messages == way::by_nccl ? 2 * many : many;
+}
+rank_t ranks_of(std::uint64_t seed) { return static_cast<rank_t>(2 + seed % 4); }
+std::size_t eager_bytes_of(std::uint64_t seed) {
+  constexpr std::size_t limits[] = {0, 400, 4096};
+  return limits[seed % 3];
+}
+
+/// Ten schedules on each communicator.
 TEST_P(schedules_by, mix_host_and_device_in_every_schedule) {
   constexpr std::uint64_t on_one_communicator = 10;
   const bool by_nccl = GetParam() == way::by_nccl;
-  const std::uint64_t few = spar_test::is_shortened ? 4 : !spar_test::is_full() ? 6 : by_nccl ? 200 : 100;
-  const std::uint64_t communicators =
-      std::getenv("SPAR_SCHEDULES") != nullptr ? spar_test::schedules() / on_one_communicator : few;
+  const std::uint64_t communicators = schedules_of(GetParam()) / on_one_communicator;
   std::uint64_t nccl_bytes = 0;
   for (std::uint64_t seed = 1; seed <= communicators && !HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const auto ranks = static_cast<rank_t>(2 + seed % 4);
-    constexpr std::size_t limits[] = {0, 400, 4096};
-    const std::size_t eager_bytes = limits[seed % 3];
+    const rank_t ranks = ranks_of(seed);
+    const std::size_t eager_bytes = eager_bytes_of(seed);
     std::vector<std::vector<call>> schedules;
     random_source common(seed);
     for (std::uint64_t i = 0; i < on_one_communicator; ++i)
@@ -261,6 +278,121 @@ TEST_F(on_device_nccl, lent_memory_is_read_on_several_communicators) {
       spar_test::compare_calls_in_flight(nets, true, seed);
     });
   }
+}
+
+// --- failures ---
+
+/// Makes CUDA or NCCL fail once on this rank, some time after now.
+void plan_failure(random_source& random, way messages) {
+  const std::uint64_t at = 1 + random() % 100;
+  const std::uint64_t what = messages == way::by_nccl ? random() % 3 : 0;
+  if (what == 0) cuda_double::fail_at(at);
+  if (what == 1) nccl_double::fail_at(at);
+  if (what == 2) nccl_double::fail_later_at(at);
+}
+void plan_no_failure() {
+  constexpr std::uint64_t never = 1U << 30;
+  cuda_double::fail_at(never);
+  nccl_double::fail_at(never);
+  nccl_double::fail_later_at(never);
+}
+
+/// How the calls of a schedule ended on a rank.
+struct ends {
+  std::vector<std::string> errors; // of each call, empty if there was none, and last of a call on the host
+  std::vector<std::vector<float>> values;
+  std::size_t in_flight = 0; // calls when the first error appeared
+};
+
+/// Like `run_schedule`, with a failure if `fails`.
+template <class Net>
+ends run_failing(Net& net, way messages, const std::vector<call>& calls, random_source& random, bool fails) {
+  spar::on_device gpu(net);
+  spar::staged staged(net);
+  std::list<own_call<Net>> all;
+  for (const call& c : calls) all.emplace_back(c, net.rank(), false);
+  std::vector<own_call<Net>*> started;
+  std::vector<std::size_t> order;
+  ends its{.errors = std::vector<std::string>(calls.size() + 1), .values = {}};
+  bool failed = false;
+  std::size_t ended = 0;
+  const auto note = [&](std::size_t number, auto action) {
+    try {
+      action();
+    } catch (const spar::error& e) {
+      if (!std::exchange(failed, true)) its.in_flight = started.size() - ended;
+      its.errors[number] = e.what();
+    }
+  };
+  spar_test::wait_for_all(net.size());
+  if (fails) plan_failure(random, messages);
+  for (own_call<Net>& own : all) {
+    be_late(random);
+    order.push_back(started.size());
+    started.push_back(&own);
+    note(order.back(), [&] { own.start(net, gpu, staged, random() % 4 == 0); });
+    for (std::size_t polls = up_to(random, 4); polls > 0; --polls) {
+      const std::size_t number = up_to(random, started.size() - 1);
+      note(number, [&] { (void)started[number]->done(); });
+    }
+  }
+  std::shuffle(order.begin(), order.end(), random);
+  for (const std::size_t number : order) {
+    be_late(random);
+    note(number, [&] { started[number]->end(false); });
+    ++ended;
+  }
+  plan_no_failure();
+  float all_have_ended = 1; // finds a failure after the last call of this rank
+  note(calls.size(), [&] { spar::allreduce(net, std::span(&all_have_ended, 1), spar::recursive_doubling{}); });
+  for (const own_call<Net>& own : all) its.values.push_back(own.values());
+  return its;
+}
+
+/// A quarter as many schedules, each on a communicator of its own.
+TEST_P(schedules_by, end_on_all_ranks_if_cuda_or_nccl_fails) {
+  std::uint64_t failures = 0, with_several_in_flight = 0;
+  const std::uint64_t schedules = schedules_of(GetParam()) / 4;
+  for (std::uint64_t seed = 1; seed <= schedules && !HasFailure(); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const rank_t ranks = ranks_of(seed);
+    random_source common(seed);
+    const auto calls = calls_of(common, ranks, eager_bytes_of(seed), GetParam());
+    const auto failing = static_cast<rank_t>(common() % static_cast<std::uint64_t>(ranks));
+    const auto expected = run_schedules(GetParam(), ranks, seed, SIZE_MAX, {calls}, true);
+    std::vector<ends> got(static_cast<std::size_t>(ranks));
+    const auto program = [&](auto& net) {
+      random_source random(seed * 100 + static_cast<std::uint64_t>(net.rank()));
+      got[static_cast<std::size_t>(net.rank())] = run_failing(net, GetParam(), calls, random, net.rank() == failing);
+      return std::vector<float>();
+    };
+    const auto ranks_did = run_program(GetParam(), ranks, seed, eager_bytes_of(seed), program);
+    const auto has_failed = [](const ends& its) { return its.errors.back() != ""; };
+    const bool failed = has_failed(got[static_cast<std::size_t>(failing)]);
+    for (std::size_t r = 0; r < got.size(); ++r) {
+      SCOPED_TRACE(testing::Message() << "rank " << r);
+      EXPECT_EQ(has_failed(got[r]), failed);
+      EXPECT_EQ(ranks_did[r].error, "");
+      EXPECT_EQ(ranks_did[r].did.open_groups, 0);
+      EXPECT_EQ(ranks_did[r].did.aborts, failed ? ranks_did[r].did.joins : 0U);
+      std::vector<float>::const_iterator next = expected[r].values.begin();
+      for (std::size_t c = 0; c < calls.size(); ++c) {
+        const std::string& error = got[r].errors[c];
+        const std::vector<float>& values = got[r].values[c];
+        if (error.empty()) {
+          EXPECT_TRUE(std::equal(values.begin(), values.end(), next)) << "call " << c;
+        } else {
+          EXPECT_NE(error.find(" failed: "), std::string::npos) << error;
+          EXPECT_NE(error.find("a planned error"), std::string::npos) << error;
+        }
+        next += static_cast<std::ptrdiff_t>(values.size());
+      }
+    }
+    failures += failed ? 1 : 0;
+    with_several_in_flight += got[static_cast<std::size_t>(failing)].in_flight > 1 ? 1 : 0;
+  }
+  EXPECT_GE(failures, schedules / 2);
+  EXPECT_GE(with_several_in_flight, schedules / 4);
 }
 
 } // namespace
