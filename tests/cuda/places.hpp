@@ -220,11 +220,12 @@ void compare_calls_in_flight(const std::vector<Net*>& nets, bool lends, std::uin
   for (Net* const net : nets) {
     for (std::size_t number = 0; number < 2; ++number) {
       auto& x = expected.emplace_back(over_nccl::values_of(nets[0]->rank(), n + values.size()));
-      values.emplace_back(x);
+      values.emplace_back(std::vector<float>(x.size(), -1)).write(work, x); // the call must wait for it
       start(*net, number, std::span(x)).wait();
     }
     EXPECT_EQ(gpus.emplace_back(*net).lends(), lends);
   }
+  cuda_double::stall(work);
   std::vector<spar::pending_on_device<typename spar::on_device<Net>::port_type>> calls;
   for (std::size_t c = 0; c < values.size(); ++c)
     calls.push_back(start(gpus[c / 2], c % 2, spar::device_span(values[c].data(), n + c, work)));
