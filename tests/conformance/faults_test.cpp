@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #if SPAR_ALL_CASES
 #include <spar/collective/topk/pruned_owners.hpp>
@@ -35,14 +37,17 @@ struct pruned_feedback {
 };
 template <>
 inline constexpr bool empty_payloads<pruned_feedback> = true; // an answer to a request for nothing
+
+using coded = spar::storage::coded<>;
 #endif
 
 namespace {
 
 #if SPAR_ALL_CASES
 template <class... Others>
-testing::Types<Others..., pruned_feedback> with_pruned(testing::Types<Others...>);
-using tested = decltype(with_pruned(collectives{}));
+testing::Types<Others..., sparse<stored<coded, doubling_in_parts<2>>>, pruned_feedback>
+    with_coded(testing::Types<Others...>);
+using tested = decltype(with_coded(collectives{}));
 #else
 using tested = collectives;
 #endif
@@ -70,6 +75,48 @@ TYPED_TEST(faults, of_every_message_in_the_simulator) {
 #endif
 
 #if SPAR_ALL_CASES
+#ifndef SPAR_SANITIZES_THREADS
+/// Finds damage in every part of a stream but the first.
+struct damaged_parts : spar::storage::coded<> {
+  template <spar::element T, spar::index_type Index>
+  void decode(std::span<const std::byte> in, spar::index_range range, spar::entry_room<T, Index> to) const {
+    if (range.begin > 0) throw spar::corrupt_message("damaged");
+    coded::decode<T, Index>(in, range, to);
+  }
+};
+
+/// Two of four ranks start their call a second later.
+struct late_calls {
+  const std::vector<input>* inputs;
+  std::vector<outcome>* outcomes;
+  spar::task<void> operator()(spar::sim& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    outcome& its = (*outcomes)[rank];
+    if (rank >= 2) co_await net.sleep(1);
+    const sparse<stored<damaged_parts, doubling_in_parts<2>>> collective;
+    try {
+      its.result = co_await collective(net, &(*inputs)[rank]);
+      its.how = ending::right;
+    } catch (...) {
+      note_error(its);
+    }
+    its.at = net.now();
+  }
+};
+
+TEST(faults_of_parts, end_the_call_while_other_parts_wait_for_late_ranks) {
+  const auto inputs = inputs_of({.ranks = 4});
+  std::vector<outcome> outcomes(inputs.size());
+  run_sim<spar::sim>(4, late_calls{&inputs, &outcomes});
+  for (std::size_t r = 0; r < 2; ++r) { // in the first round, these ranks send each other both parts
+    EXPECT_EQ(outcomes[r].how, ending::corrupt) << outcomes[r].text;
+    EXPECT_LT(outcomes[r].at, 0.5);
+  }
+  EXPECT_EQ(outcomes[2].how, ending::peer_failed) << outcomes[2].text;
+  EXPECT_EQ(outcomes[3].how, ending::peer_failed) << outcomes[3].text;
+}
+#endif
+
 using collectives_among_threads = collectives;
 #else
 using collectives_among_threads = testing::Types<sparse<spar::ssar_split>, sparse<spar::sparcml>,
