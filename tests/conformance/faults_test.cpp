@@ -38,14 +38,37 @@ struct pruned_feedback {
 template <>
 inline constexpr bool empty_payloads<pruned_feedback> = true; // an answer to a request for nothing
 
+/// A stream of rows of 8 values.
+template <class Algorithm>
+struct sparse_rows {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> values;
+    for (const float x : mine->values)
+      for (int w = 0; w < 8; ++w) values.push_back(x + static_cast<float>(w));
+    const auto rows = spar::rows<8>(std::as_const(values));
+    auto pending = spar::start_allreduce(net, spar::sparse_view(mine->dense.size(), mine->indices, rows), Algorithm{});
+    const auto sum = co_await std::move(pending);
+    bits all;
+    append<index>(all, sum.indices());
+    append(all, spar::components(sum.values()));
+    co_return all;
+  }
+};
+
 using coded = spar::storage::coded<>;
+template <class Selector, class Schedule>
+using coded_feedback = feedback<spar::error_feedback<float, spar::composition<Selector, coded, spar::flat, Schedule>>>;
 #endif
 
 namespace {
 
 #if SPAR_ALL_CASES
 template <class... Others>
-testing::Types<Others..., sparse<stored<coded, doubling_in_parts<2>>>, pruned_feedback>
+testing::Types<Others..., sparse<stored<coded, doubling_in_parts<2>>>, sparse<stored<coded, spar::ssar_split>>,
+               sparse_rows<stored<coded, spar::ssar_split>>,
+               coded_feedback<spar::selector::threshold_reuse, spar::balanced_owners>,
+               coded_feedback<spar::selector::exact_topk, spar::tree_of_topk>, pruned_feedback>
     with_coded(testing::Types<Others...>);
 using tested = decltype(with_coded(collectives{}));
 #else
@@ -117,7 +140,7 @@ TEST(faults_of_parts, end_the_call_while_other_parts_wait_for_late_ranks) {
 }
 #endif
 
-using collectives_among_threads = collectives;
+using collectives_among_threads = tested;
 #else
 using collectives_among_threads = testing::Types<sparse<spar::ssar_split>, sparse<spar::sparcml>,
                                                  feedback<spar::ok_topk<float>>, dense<spar::ring>, dense_on_tree>;
