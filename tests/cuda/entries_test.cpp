@@ -430,6 +430,18 @@ TEST(device_reached, does_not_depend_on_the_order_of_threads_and_blocks) {
   }
 }
 
+TEST(device_reached, the_last_block_reads_the_counts_of_all_blocks) {
+  const unsigned blocks = 3; // which end at about the same time, each with counts in all bins
+  vector<float> values(blocks * detail::probe_grid::values);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % detail::probe_grid::bins);
+  magnitude_probes<float> probes{{}, detail::probe_grid::probes};
+  for (unsigned p = 0; p < probes.count; ++p) probes.probe[p] = magnitude_of(static_cast<float>(p + 1));
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    kernel_test::set_order(seed, blocks);
+    compare_reached(values, probes);
+  }
+}
+
 /// Entries that stay, and all others.
 template <class T, class Index>
 struct divided {
