@@ -35,22 +35,8 @@
 namespace {
 
 using namespace spar::kernel;
+using kernel_test::unaligned;
 using kernel_test::vector;
-
-/// An array for kernels that is aligned only as its values require, and ends at the end of its memory, so that the
-/// sanitizer finds any access beyond it.
-template <class X>
-class unaligned {
- public:
-  explicit unaligned(std::size_t n, X value = {}) : memory_(n + 1, value) {}
-  explicit unaligned(const vector<X>& from) : unaligned(from.size()) { std::copy(from.begin(), from.end(), data()); }
-
-  [[nodiscard]] X* data() { return memory_.data() + 1; }
-  [[nodiscard]] vector<X> copy() const { return vector<X>(memory_.begin() + 1, memory_.end()); }
-
- private:
-  vector<X> memory_;
-};
 
 template <class T>
 bool same_bits(const vector<T>& a, const vector<T>& b) {
