@@ -130,7 +130,9 @@ template <class T, class Index>
 void compare_write(std::size_t count, std::uint64_t begin, std::uint64_t gap, std::size_t n) {
   SCOPED_TRACE(testing::Message() << count << " entries of " << n << " values from " << begin);
   auto entries = random_entries<T, Index>(count, begin, gap, count);
-  if (count > 0) ASSERT_LT(entries.indices.back() - begin, n);
+  if (count > 0) {
+    ASSERT_LT(entries.indices.back() - begin, n);
+  }
   vector<T> expected(n, T(5));
   spar::kernel::scatter_assign(spar::coo_span<T, Index>{entries.indices, entries.values}, begin, expected.data());
   expected.push_back(T(77));
