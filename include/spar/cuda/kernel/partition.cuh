@@ -62,12 +62,12 @@ namespace detail {
 
 /// Counts marked values of a tile: bit l of `marked[row]` says whether lane l's value of the row is marked. Sets
 /// `shared.before` to the number of marked values before each warp's part of each row, and returns the number in the
-/// tile. A block that has counted before needs a barrier after that count. Has none at its end.
+/// tile. Has a barrier at its beginning and none at its end.
 __device__ inline std::uint32_t count_marked(const std::uint32_t (&marked)[partition_tile::rows],
                                              partition_tile::memory& shared) {
   using tile = partition_tile;
   const unsigned thread = threadIdx.x, warp = spar::detail::warp_of_thread();
-  __syncwarp(); // the numbers of this warp take the place of those that its lanes have read by `rank_of`
+  __syncthreads();
   if (spar::detail::lane_of_thread() == 0) {
     SPAR_UNROLL
     for (unsigned row = 0; row < tile::rows; ++row)
