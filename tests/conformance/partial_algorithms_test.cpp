@@ -148,7 +148,7 @@ template <class Algorithm, class Participation>
 bool nothing_is_lost(const Participation& who, Algorithm (*make)()) {
   bool keeps = false;
   for_some_seeds([&](spar::rank_t ranks, std::uint64_t seed) {
-    totals all = totals_of<float>(ranks, who, seed, make);
+    const totals all = totals_of<float>(ranks, who, seed, make);
     const std::vector<float> kept = sum_of(all.residuals);
     for (const auto& residual : all.residuals)
       keeps = keeps || std::any_of(residual.begin(), residual.end(), [](float x) { return x != 0; });

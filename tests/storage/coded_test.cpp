@@ -324,8 +324,8 @@ T rounded(T value) {
   using format = float_format<T>;
   const auto x = static_cast<double>(value);
   if (x == 0 || !std::isfinite(x) || Mantissa >= format::digits) return value;
-  const int exponent = std::max(std::ilogb(x), format::least); // subnormal numbers have the spacing of the smallest
-                                                               // normal one
+  // Subnormal numbers have the spacing of the smallest normal one.
+  const int exponent = std::max(std::ilogb(x), format::least);
   const double spacing = std::ldexp(1.0, exponent - static_cast<int>(Mantissa));
   const double nearest = std::nearbyint(x / spacing) * spacing;
   const double largest = std::ldexp(2 - std::ldexp(1.0, -static_cast<int>(Mantissa)), format::most);

@@ -123,13 +123,14 @@ struct recursive_doubling {
   /// other parts end too.
   template <transport Net, class Sum>
   static task<Sum> or_abort(channel<Net> net, task<Sum> part, detail::first_error* error) {
+    Sum sum;
     try {
-      co_return co_await std::move(part);
+      sum = co_await std::move(part);
     } catch (...) {
       error->note();
       abort_and_rethrow(net.net());
     }
-    co_return Sum(); // never: without it, nvcc warns of a coroutine that may return nothing
+    co_return sum;
   }
 
   /// Allreduce of streams whose indices lie in `range`.
