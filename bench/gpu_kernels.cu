@@ -308,6 +308,11 @@ class benchmark {
         [this] { kernel::start_scatter_assign(sparser.data, source.data, sparser.size, 0, x.data, nullptr); });
     add("write_entries, 3 %", 4 * nd + 8 * entries / 2, 0, nothing,
         [this] { kernel::start_write_entries(sparser.data, source.data, sparser.size, 0, x.data, n, 0.0F, nullptr); });
+    add("copy_entries", 16 * 2 * entries, 0, nothing, [this] {
+      kernel::entry_pieces<float, index> pieces;
+      for (std::size_t p = 0; p < 2; ++p) pieces.add(parts[p].indices, parts[p].values, parts[p].count);
+      kernel::start_copy_entries(pieces, out_i.data, out_v.data, nullptr);
+    });
     add("assign_unlisted", (12 + 32) * entries / 2, 0, restore, [=, this] {
       kernel::start_assign_unlisted(sparser.data, source.data, sparser.size, part.indices, part.count, x.data, nullptr);
     });
@@ -345,6 +350,8 @@ class benchmark {
         [=, this] { kernel::start_encode_short<Code>(source.data, n, shorts, nullptr); });
     add(name + ": decode", 6 * nd, 0, nothing,
         [=, this] { kernel::start_decode_short<Code>(shorts, n, x.data, nullptr); });
+    add(name + ": reduce", 10 * nd, 0, restore,
+        [=, this] { kernel::start_reduce_short<Code>(shorts, n, x.data, spar::sum{}, nullptr); });
   }
 
   std::uint64_t n;

@@ -6,8 +6,8 @@ What ranks must send for the k largest sums of their k largest values. An oracle
 winner to which c ranks contribute, c - 1 values go to one rank, and the sum goes to P - 1 ranks; a value has the bits
 of the Rice code of storage::coded. A rank learns the winners' indices by their entropy: which of its own entries won,
 and which others. Prints a JSON object for each pattern of spar_perf and number of ranks: the mean over the ranks in
-units of 2 k words of 4 bytes, for one step, k = n / 100, without residuals. With --gradients, prints only that of the
-ranks' gradients in FILE, which train_images --save-gradients has written.
+units of 2 k words of 4 bytes, for one step, k = n / 100, without residuals. With --gradients, prints the object for
+the ranks' gradients in FILE, which train_images --save-gradients has written, and no other.
 """
 
 import argparse

@@ -240,12 +240,10 @@ using adaptive = spar::split_allgather<>;
 template <class A>
 using coded = spar::composition<spar::everything, spar::storage::then<spar::storage::coded<>, spar::storage::bfloat16>,
                                 spar::flat, A>;
-struct doubling_in_parts : spar::recursive_doubling {
-  doubling_in_parts() : recursive_doubling{.parts = 3} {}
-};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, quantised_split<8>, adaptive, spar::gather_and_merge, spar::sparcml,
-                                  coded<doubling_in_parts>, coded<spar::rabenseifner>, coded<spar::split_allgather<>>>;
+using algorithms =
+    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
+                   quantised_split<8>, adaptive, spar::gather_and_merge, spar::sparcml, coded<doubling_in_parts<3>>,
+                   coded<spar::rabenseifner>, coded<spar::split_allgather<>>>;
 TYPED_TEST_SUITE(allocations, algorithms);
 
 TYPED_TEST(allocations, none_by_repeated_calls) {

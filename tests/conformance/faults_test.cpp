@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #if SPAR_ALL_CASES
 #include <spar/collective/topk/pruned_owners.hpp>
@@ -35,14 +37,40 @@ struct pruned_feedback {
 };
 template <>
 inline constexpr bool empty_payloads<pruned_feedback> = true; // an answer to a request for nothing
+
+/// A stream of rows of 8 values.
+template <class Algorithm>
+struct sparse_rows {
+  template <class Net>
+  spar::task<bits> operator()(Net& net, const input* mine) const& {
+    std::vector<float> values;
+    for (const float x : mine->values)
+      for (int w = 0; w < 8; ++w) values.push_back(x + static_cast<float>(w));
+    const auto rows = spar::rows<8>(std::as_const(values));
+    auto pending = spar::start_allreduce(net, spar::sparse_view(mine->dense.size(), mine->indices, rows), Algorithm{});
+    const auto sum = co_await std::move(pending);
+    bits all;
+    append<index>(all, sum.indices());
+    append(all, spar::components(sum.values()));
+    co_return all;
+  }
+};
+
+using coded = spar::storage::coded<>;
+template <class Selector, class Schedule>
+using coded_feedback = feedback<spar::error_feedback<float, spar::composition<Selector, coded, spar::flat, Schedule>>>;
 #endif
 
 namespace {
 
 #if SPAR_ALL_CASES
 template <class... Others>
-testing::Types<Others..., pruned_feedback> with_pruned(testing::Types<Others...>);
-using tested = decltype(with_pruned(collectives{}));
+testing::Types<Others..., sparse<stored<coded, doubling_in_parts<2>>>, sparse<stored<coded, spar::ssar_split>>,
+               sparse_rows<stored<coded, spar::ssar_split>>,
+               coded_feedback<spar::selector::threshold_reuse, spar::balanced_owners>,
+               coded_feedback<spar::selector::exact_topk, spar::tree_of_topk>, pruned_feedback>
+    with_coded(testing::Types<Others...>);
+using tested = decltype(with_coded(collectives{}));
 #else
 using tested = collectives;
 #endif
@@ -70,7 +98,49 @@ TYPED_TEST(faults, of_every_message_in_the_simulator) {
 #endif
 
 #if SPAR_ALL_CASES
-using collectives_among_threads = collectives;
+#ifndef SPAR_SANITIZES_THREADS
+/// Finds damage in every part of a stream but the first.
+struct damaged_parts : spar::storage::coded<> {
+  template <spar::element T, spar::index_type Index>
+  void decode(std::span<const std::byte> in, spar::index_range range, spar::entry_room<T, Index> to) const {
+    if (range.begin > 0) throw spar::corrupt_message("damaged");
+    coded::decode<T, Index>(in, range, to);
+  }
+};
+
+/// Two of four ranks start their call a second later.
+struct late_calls {
+  const std::vector<input>* inputs;
+  std::vector<outcome>* outcomes;
+  spar::task<void> operator()(spar::sim& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    outcome& its = (*outcomes)[rank];
+    if (rank >= 2) co_await net.sleep(1);
+    const sparse<stored<damaged_parts, doubling_in_parts<2>>> collective;
+    try {
+      its.result = co_await collective(net, &(*inputs)[rank]);
+      its.how = ending::right;
+    } catch (...) {
+      note_error(its);
+    }
+    its.at = net.now();
+  }
+};
+
+TEST(faults_of_parts, end_the_call_while_other_parts_wait_for_late_ranks) {
+  const auto inputs = inputs_of({.ranks = 4});
+  std::vector<outcome> outcomes(inputs.size());
+  run_sim<spar::sim>(4, late_calls{&inputs, &outcomes});
+  for (std::size_t r = 0; r < 2; ++r) { // in the first round, these ranks send each other both parts
+    EXPECT_EQ(outcomes[r].how, ending::corrupt) << outcomes[r].text;
+    EXPECT_LT(outcomes[r].at, 0.5);
+  }
+  EXPECT_EQ(outcomes[2].how, ending::peer_failed) << outcomes[2].text;
+  EXPECT_EQ(outcomes[3].how, ending::peer_failed) << outcomes[3].text;
+}
+#endif
+
+using collectives_among_threads = tested;
 #else
 using collectives_among_threads = testing::Types<sparse<spar::ssar_split>, sparse<spar::sparcml>,
                                                  feedback<spar::ok_topk<float>>, dense<spar::ring>, dense_on_tree>;

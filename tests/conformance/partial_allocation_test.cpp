@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // After some rounds that are no smaller, a partial allreduce allocates nothing, neither from the transport's memory
 // resource nor from anywhere else, also if a rank is late, so that its values are held back and results wait for it.
+#include "support/compositions.hpp"
 #include "support/counting_resource.hpp"
 #include "support/global_allocations.hpp"
 #include "support/ranks.hpp"
 
+#include <spar/storage/coded.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
 #include <gtest/gtest.h>
@@ -51,7 +53,7 @@ struct arguments {
 /// its calls but the last hold their values back and results wait for rank 0. Compares the allocations before and after
 /// the last blocks. In the first blocks, streams have the values of all ranks: a rank that is late keeps several
 /// results at once, which must not be larger than those that it kept before.
-template <class Of, class Participation>
+template <class Of, class Algorithm, class Participation>
 struct blocks_of_calls {
   static constexpr int blocks = 16;
   static constexpr int block = 8;
@@ -63,7 +65,7 @@ struct blocks_of_calls {
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    auto reduce = spar::partial_allreduce<Of>(net, n, who);
+    auto reduce = spar::partial_allreduce<Of>(net, n, who, Algorithm{});
     arguments mine(net.rank(), 1);
     arguments whole(0, net.size());
     for (int b = 0; b < blocks; ++b) {
@@ -79,7 +81,7 @@ struct blocks_of_calls {
   }
 };
 
-template <class Of, class Participation>
+template <class Of, class Algorithm = spar::sparcml, class Participation>
 void expect_none_in_the_simulator(const Participation& who) {
   for (const spar::rank_t ranks : {1, 2, 3, 4, 7}) {
     for (const double late : {0.0, 0.5}) {
@@ -91,7 +93,7 @@ void expect_none_in_the_simulator(const Participation& who) {
         options.memory = &upstream;
         taken before{};
         taken after{1, 1};
-        run_sim(ranks, blocks_of_calls<Of, Participation>{&upstream, who, late, &before, &after}, options);
+        run_sim(ranks, blocks_of_calls<Of, Algorithm, Participation>{&upstream, who, late, &before, &after}, options);
         EXPECT_EQ(after, before);
       }
     }
@@ -107,6 +109,14 @@ TEST(partial_allocations, none_after_some_rounds_of_streams) {
   expect_none_in_the_simulator<spar::sparse_stream<float>>(spar::solo{});
   expect_none_in_the_simulator<spar::sparse_stream<float>>(spar::quorum{1});
 }
+
+#if SPAR_ALL_CASES
+TEST(partial_allocations, none_after_some_rounds_of_streams_in_a_code) {
+  using spar::storage::coded;
+  expect_none_in_the_simulator<spar::sparse_stream<float>, stored<coded<>, spar::ssar_split>>(spar::solo{});
+  expect_none_in_the_simulator<spar::sparse_stream<float>, stored<coded<7>, spar::recursive_doubling>>(spar::quorum{1});
+}
+#endif
 
 /// A barrier among the threads that does not allocate.
 class meeting {

@@ -170,12 +170,22 @@ void expect_bits_of_coordinates(mode where, spar::rank_t ranks) {
   }
 }
 
-/// `relative` is the error of one encoding relative to the largest magnitude.
+template <class T>
+T thousandths(std::mt19937_64& random) {
+  return static_cast<T>(static_cast<double>(random() % 2000) / 1000 + 0.001);
+}
+/// Of up to 20 of these numbers, 16-bit floats have the exact sum.
+template <class T>
+T up_to_100(std::mt19937_64& random) {
+  return static_cast<T>(static_cast<double>(random() % 100 + 1));
+}
+
+/// `relative` is the error of one encoding relative to the largest magnitude, and `rounding` the error of the sums of
+/// all `value`s.
 template <class Storage, class Algorithm, class T, class Index>
-void expect_bounded_loss(mode where, spar::rank_t ranks, double relative) {
-  auto cases = storage_cases<Algorithm, T, Index>(ranks, [](std::mt19937_64& random) {
-    return static_cast<T>(static_cast<double>(random() % 2000) / 1000 + 0.001);
-  });
+void expect_bounded_loss(mode where, spar::rank_t ranks, double relative, T (*value)(std::mt19937_64&) = thousandths<T>,
+                         double rounding = 4e-6) {
+  const auto cases = storage_cases<Algorithm, T, Index>(ranks, value);
   const double encodings = ranks == 1 ? 1 : static_cast<double>(ranks) + 2; // no algorithm encodes more often
   const auto results = results_of<Storage, Algorithm>(where, ranks, cases);
   for (std::size_t c = 0; c < cases.size(); ++c) {
@@ -192,7 +202,7 @@ void expect_bounded_loss(mode where, spar::rank_t ranks, double relative) {
       ASSERT_NEAR(static_cast<double>(got[i]), expected.values[i], largest * encodings * relative + 1e-6) << i;
       double all = static_cast<double>(got[i]);
       for (const auto& residual : results[c].residuals) all += static_cast<double>(residual[i]);
-      ASSERT_NEAR(all, expected.values[i], 4e-6 * (1 + largest)) << "sum and residuals, index " << i;
+      ASSERT_NEAR(all, expected.values[i], rounding * (1 + largest)) << "sum and residuals, index " << i;
     }
   }
 }

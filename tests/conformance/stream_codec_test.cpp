@@ -107,6 +107,18 @@ TYPED_TEST(stream_codec, that_rounds_gives_all_ranks_the_same_and_loses_nothing_
   }
 }
 
+#ifdef SPAR_HAS_HALF
+TYPED_TEST(stream_codec, of_halves) {
+  for (const spar::rank_t ranks : all_ranks) {
+    expect_bits_of_coordinates<spar::storage::coded<>, TypeParam, spar::half, std::uint32_t>(mode::sim, ranks);
+    // The sums and their rounding errors are exact: so are all sums with all residuals.
+    expect_bounded_loss<spar::storage::coded<4>, TypeParam, spar::half, std::uint32_t>(mode::sim, ranks, 0x1p-5,
+                                                                                       up_to_100<spar::half>, 0);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+#endif
+
 /// Disjoint contributions of 4 ranks, as evenly spread as possible, with `entries` entries of 3200 together.
 allreduce_case<float, std::uint32_t> spread_evenly(std::uint32_t entries) {
   allreduce_case<float, std::uint32_t> all{pattern::disjoint, 3200, {}, {}};

@@ -37,6 +37,7 @@ constexpr std::uint64_t n = (std::uint64_t{1} << 33) + 12345;
 constexpr std::uint64_t some = 700, first = n - some; // the values that the tests look at
 
 constexpr std::uint64_t before = (std::uint64_t{1} << 32) + 99; // outputs of the tiles before the last ones
+constexpr std::uint64_t base = std::uint64_t{1} << 40;          // of indices
 
 /// An array whose pages get memory when they are written.
 template <class T>
@@ -114,6 +115,11 @@ TEST_F(beyond_32_bits, short_floats) {
   std::vector<float> expected = values(1);
   for (float& v : expected) v = bfloat16_code::decode(bfloat16_code::encode(v));
   EXPECT_EQ(x.read(first, some), expected);
+  const std::vector<float> added = values(2);
+  x.write(first, added);
+  start_reduce_short<bfloat16_code>(code.data(), n, x.data(), spar::sum{}, nullptr);
+  for (std::size_t i = 0; i < some; ++i) expected[i] += added[i];
+  EXPECT_EQ(x.read(first, some), expected);
 }
 
 TEST_F(beyond_32_bits, qsgd) {
@@ -161,6 +167,73 @@ TEST_F(beyond_32_bits, scatter) {
   start_scatter_assign(indices.data(), entries.data(), entries.size(), 0, x.data(), nullptr);
   start_scatter(indices.data(), entries.data(), entries.size(), 0, x.data(), spar::sum{}, nullptr);
   for (std::size_t e = 0; e < entries.size(); ++e) EXPECT_EQ(x.data()[indices[e]], 2 * entries[e]);
+}
+
+/// Streams of n entries each. The entries before the last ones have the index 0, as if they were one entry, so the
+/// searches for the last entries of a tile pass over all of them.
+struct long_stream {
+  long_stream(std::uint64_t begin, std::uint64_t step, float scale) : indices(n), entries(n) {
+    entries.write(first, values(scale));
+    for (std::uint64_t i = 0; i < some; ++i) indices.data()[first + i] = begin + i * step;
+  }
+  [[nodiscard]] device_coo<float, std::uint64_t> stream() const { return {indices.data(), entries.data(), n}; }
+  /// Adds the last entries to those of a sum.
+  void add_to(std::map<std::uint64_t, float>& sum) const {
+    for (std::uint64_t i = first; i < n; ++i) {
+      const auto [at, is_new] = sum.try_emplace(indices.data()[i], entries.data()[i]);
+      if (!is_new) at->second += entries.data()[i];
+    }
+  }
+
+  sparse_array<std::uint64_t> indices;
+  sparse_array<float> entries;
+};
+
+/// Entries with positions and indices above 2^32, in two tiles.
+TEST_F(beyond_32_bits, write_entries) {
+  using tile = detail::written_tile<float>;
+  constexpr std::uint64_t begin = 1000;
+  const long_stream entries(begin + n - 7 * some, 7, 1);
+  const sparse_array<float> x(n);
+  start_write_entries(entries.indices.data(), entries.entries.data(), n, begin, x.data(), n, -1.0F, nullptr);
+  ASSERT_LT(n % tile::size, 7 * some);
+  const std::uint64_t from = (spar::detail::tiles_of(n, tile::size) - last_blocks) * tile::size;
+  std::vector<float> expected(n - from, -1);
+  const std::vector<float> last = values(1);
+  for (std::size_t i = 0; i < some; ++i) expected[n - 7 * some + 7 * i - from] = last[i];
+  EXPECT_EQ(x.read(from, n - from), expected);
+}
+
+/// Entries and listed indices with positions and indices above 2^32.
+TEST_F(beyond_32_bits, assign_unlisted) {
+  const long_stream entries(n - 3 * some, 3, 1), listed(n - 3 * some, 2, 1);
+  const sparse_array<float> x(n);
+  start_assign_unlisted(entries.indices.data(), entries.entries.data(), n, listed.indices.data(), n, x.data(), nullptr);
+  std::vector<float> expected(3 * some);
+  const std::vector<float> last = values(1);
+  for (std::size_t i = 0; i < some; ++i)
+    if (i % 2 != 0 || 3 * i >= 2 * some) expected[3 * i] = last[i];
+  EXPECT_EQ(x.read(n - 3 * some, 3 * some), expected);
+}
+
+/// The last values are those of two pieces, which begin after more than 2^32 entries.
+TEST_F(beyond_32_bits, copy_entries) {
+  constexpr std::uint64_t of_last = 300, of_third = n - before - 5 - of_last, seen = some - of_last;
+  const sparse_array<std::uint64_t> indices(of_third), out_i(n);
+  const sparse_array<float> entries(of_third), out_v(n);
+  std::vector<std::uint64_t> expected(some);
+  for (std::size_t i = 0; i < some; ++i) expected[i] = n + 3 * i;
+  const std::vector<float> last = values(1);
+  indices.write(of_third - seen, {expected.begin(), expected.begin() + seen});
+  entries.write(of_third - seen, {last.begin(), last.begin() + seen});
+  entry_pieces<float, std::uint64_t> from;
+  from.add(indices.data(), entries.data(), before); // read by none of the last blocks, like the next piece
+  from.add(indices.data(), entries.data(), 5);
+  from.add(indices.data(), entries.data(), of_third);
+  from.add(expected.data() + seen, last.data() + seen, of_last);
+  start_copy_entries(from, out_i.data(), out_v.data(), nullptr);
+  EXPECT_EQ(out_i.read(first, some), expected);
+  EXPECT_EQ(out_v.read(first, some), last);
 }
 
 TEST_F(beyond_32_bits, scatter_difference) {
@@ -300,6 +373,38 @@ TEST_F(beyond_32_bits, partition) {
   EXPECT_EQ(other_v.read(first - before, others.size()), other_values);
 }
 
+/// The last tiles, after more than 2^32 entries of the tiles before, with indices and without.
+TEST_F(beyond_32_bits, copy_differing) {
+  constexpr std::uint64_t begin = 1000;
+  const std::uint64_t blocks = detail::marking_tile::count(n);
+  const sparse_array<float> x(n), out_v(n);
+  const sparse_array<std::uint64_t> indices(n), out_i(n), words(differing_words(n));
+  std::vector<float> last = values(1), entries;
+  std::vector<std::uint64_t> at(some);
+  for (std::size_t i = 0; i < some; ++i) {
+    at[i] = base + 5 * i;
+    if (i % 4 != 0) last[i] = 0;
+    if (last[i] != 0) entries.push_back(last[i]);
+  }
+  x.write(first, last), indices.write(first, at);
+  ASSERT_GT(entries.size(), 100U);
+  for (const bool indexed : {true, false}) {
+    begin_late(words.data(), blocks, last_blocks);
+    std::uint64_t count = 0;
+    spar::detail::launch(detail::copy_differing<float, std::uint64_t>, blocks, detail::marking_tile::threads,
+                         sizeof(detail::differing_memory<float>), nullptr,
+                         device_coo<float, std::uint64_t>{indexed ? indices.data() : nullptr, x.data(), n},
+                         detail::marking_tile::rows_of(n), begin, 0.0F, out_i.data(), out_v.data(), &count,
+                         words.data());
+    std::vector<std::uint64_t> expected;
+    for (std::size_t i = 0; i < some; ++i)
+      if (last[i] != 0) expected.push_back(indexed ? at[i] : begin + first + i);
+    EXPECT_EQ(count, before + entries.size());
+    EXPECT_EQ(out_i.read(before, entries.size()), expected);
+    EXPECT_EQ(out_v.read(before, entries.size()), entries);
+  }
+}
+
 /// The k largest after more than 2^32 entries above the threshold, and more than 2^32 ties, of the tiles before.
 TEST_F(beyond_32_bits, take_largest) {
   constexpr std::uint64_t more_ties = 7;
@@ -365,6 +470,58 @@ TEST_F(beyond_32_bits, candidates) {
   EXPECT_EQ(found, expected);
 }
 
+/// The candidates of the last tiles, after more than 2^32 of the k largest and ties of the tiles before.
+TEST_F(beyond_32_bits, divide_candidates) {
+  constexpr std::uint64_t ties = before + 20, begin = 1000, count = n, to = n - 3 * some;
+  const std::uint64_t blocks = detail::partition_tile::count(n);
+  const sparse_array<float> candidates(n), x(n), out_v(n);
+  const sparse_array<std::uint64_t> positions(n), out_i(n), words(partition_words(n));
+  std::vector<float> last = values(1);
+  for (std::size_t i = 0; i < some; i += 9) last[i] = i % 2 == 0 ? 200 : -200;
+  candidates.write(first, last);
+  for (std::uint64_t i = 0; i < some; ++i) positions.data()[first + i] = to + 3 * i;
+  begin_late(words.data(), blocks, last_blocks);
+  begin_late(words.data() + blocks + 1, blocks, last_blocks); // of the ties, of which no block takes a tile
+  const cut<float> where{magnitude_of(200.0F), 0, ties, ~std::size_t{0}};
+  spar::detail::launch(detail::divide_candidates<float, std::uint64_t>, blocks, detail::partition_tile::threads,
+                       sizeof(detail::partition_tile::memory), nullptr,
+                       detail::searched_values<float>{x.data(), n, candidates.data(), &count, n}, std::uint64_t{1},
+                       positions.data(), &where, x.data(), begin, out_i.data(), out_v.data(), words.data());
+  std::vector<std::uint64_t> kept;
+  std::vector<float> kept_values, back(3 * some);
+  std::uint64_t left = ties - before;
+  for (std::size_t i = 0; i < some; ++i) {
+    const bool tie = std::fabs(last[i]) == 200;
+    if (std::fabs(last[i]) > 200 || (tie && left > 0 && left-- > 0))
+      kept.push_back(begin + to + 3 * i), kept_values.push_back(last[i]);
+    else
+      back[3 * i] = last[i];
+  }
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(out_i.read(before, kept.size()), kept);
+  EXPECT_EQ(out_v.read(before, kept.size()), kept_values);
+  EXPECT_EQ(x.read(to, 3 * some), back);
+}
+
+/// More than 2^32 candidates, of which the last block has 256 in each round of all blocks.
+TEST_F(beyond_32_bits, put_back) {
+  on_host::machine::last_blocks = 1;
+  using grid = detail::digit_grid;
+  constexpr std::uint64_t room = (std::uint64_t{1} << 32) + 2 * grid::most * grid::threads, count = room + 1;
+  constexpr std::uint64_t own = room - grid::threads, to = n - 3 * grid::threads;
+  const sparse_array<float> candidates(room), x(n);
+  const sparse_array<std::uint64_t> positions(room);
+  std::vector<float> expected(3 * grid::threads);
+  for (std::uint64_t i = 0; i < grid::threads; ++i) {
+    positions.data()[own + i] = to + 3 * i;
+    candidates.data()[own + i] = expected[3 * i] = static_cast<float>(i + 1);
+  }
+  spar::detail::launch(detail::put_back<float, std::uint64_t>, grid::blocks(room), grid::threads, 0, nullptr,
+                       detail::searched_values<float>{x.data(), n, candidates.data(), &count, room}, std::uint64_t{1},
+                       positions.data(), x.data());
+  EXPECT_EQ(x.read(to, expected.size()), expected);
+}
+
 /// The last digit of the k-th largest magnitude, k above 2^32: the last block counts its values, and finds the digit
 /// from the counts of all blocks.
 TEST_F(beyond_32_bits, digit) {
@@ -391,28 +548,6 @@ TEST_F(beyond_32_bits, digit) {
   EXPECT_EQ(result.ties, before + counted);
   EXPECT_EQ(result.equal, before + counted);
 }
-
-/// Streams of n entries each. The entries before the last ones have the index 0, as if they were one entry, so the
-/// searches for the last entries of a tile pass over all of them.
-struct long_stream {
-  long_stream(std::uint64_t begin, std::uint64_t step, float scale) : indices(n), entries(n) {
-    entries.write(first, values(scale));
-    for (std::uint64_t i = 0; i < some; ++i) indices.data()[first + i] = begin + i * step;
-  }
-  [[nodiscard]] device_coo<float, std::uint64_t> stream() const { return {indices.data(), entries.data(), n}; }
-  /// Adds the last entries to those of a sum.
-  void add_to(std::map<std::uint64_t, float>& sum) const {
-    for (std::uint64_t i = first; i < n; ++i) {
-      const auto [at, is_new] = sum.try_emplace(indices.data()[i], entries.data()[i]);
-      if (!is_new) at->second += entries.data()[i];
-    }
-  }
-
-  sparse_array<std::uint64_t> indices;
-  sparse_array<float> entries;
-};
-
-constexpr std::uint64_t base = std::uint64_t{1} << 40;
 
 /// The output of the last tiles.
 void expect_sum(const std::map<std::uint64_t, float>& sum, const sparse_array<std::uint64_t>& indices,

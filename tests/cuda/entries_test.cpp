@@ -35,22 +35,8 @@
 namespace {
 
 using namespace spar::kernel;
+using kernel_test::unaligned;
 using kernel_test::vector;
-
-/// An array for kernels that is aligned only as its values require, and ends at the end of its memory, so that the
-/// sanitizer finds any access beyond it.
-template <class X>
-class unaligned {
- public:
-  explicit unaligned(std::size_t n, X value = {}) : memory_(n + 1, value) {}
-  explicit unaligned(const vector<X>& from) : unaligned(from.size()) { std::copy(from.begin(), from.end(), data()); }
-
-  [[nodiscard]] X* data() { return memory_.data() + 1; }
-  [[nodiscard]] vector<X> copy() const { return vector<X>(memory_.begin() + 1, memory_.end()); }
-
- private:
-  vector<X> memory_;
-};
 
 template <class T>
 bool same_bits(const vector<T>& a, const vector<T>& b) {
@@ -144,7 +130,9 @@ template <class T, class Index>
 void compare_write(std::size_t count, std::uint64_t begin, std::uint64_t gap, std::size_t n) {
   SCOPED_TRACE(testing::Message() << count << " entries of " << n << " values from " << begin);
   auto entries = random_entries<T, Index>(count, begin, gap, count);
-  if (count > 0) ASSERT_LT(entries.indices.back() - begin, n);
+  if (count > 0) {
+    ASSERT_LT(entries.indices.back() - begin, n);
+  }
   vector<T> expected(n, T(5));
   spar::kernel::scatter_assign(spar::coo_span<T, Index>{entries.indices, entries.values}, begin, expected.data());
   expected.push_back(T(77));
@@ -427,6 +415,18 @@ TEST(device_reached, does_not_depend_on_the_order_of_threads_and_blocks) {
   for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 8 : 2); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 4));
     compare_reached(values, some_probes(values, 31, random));
+  }
+}
+
+TEST(device_reached, the_last_block_reads_the_counts_of_all_blocks) {
+  const unsigned blocks = 3; // which end at about the same time, each with counts in all bins
+  vector<float> values(blocks * detail::probe_grid::values);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % detail::probe_grid::bins);
+  magnitude_probes<float> probes{{}, detail::probe_grid::probes};
+  for (unsigned p = 0; p < probes.count; ++p) probes.probe[p] = magnitude_of(static_cast<float>(p + 1));
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    kernel_test::set_order(seed, blocks);
+    compare_reached(values, probes);
   }
 }
 

@@ -54,6 +54,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "copy_differing, 6 % ",
                                 "scatter_assign ",
                                 "write_entries, 3 % ",
+                                "copy_entries                          1.0000        0       0.25 (0.25 .. 0.25)",
                                 "assign_unlisted ",
                                 "scatter ",
                                 "scatter_difference ",
@@ -63,8 +64,10 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "QSGD, 8 bits: decode ",
                                 "bfloat16: encode ",
                                 "bfloat16: decode ",
+                                "bfloat16: reduce ",
                                 "half: encode ",
                                 "half: decode ",
+                                "half: reduce                          1.0000        0       1.25 (1.25 .. 1.25)",
                                 "zfp, 8 bits: encode ",
                                 "zfp, 8 bits: decode ",
                                 "count to the host and back "})

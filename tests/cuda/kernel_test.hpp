@@ -8,6 +8,7 @@
 
 #include <spar/storage/kernel/magnitude.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -75,5 +76,20 @@ inline void set_order(std::uint64_t seed, unsigned resident) {
 }
 
 #endif
+
+/// An array for kernels that is aligned only as its values require, and ends at the end of its memory, so that the
+/// sanitizer finds any access beyond it.
+template <class X>
+class unaligned {
+ public:
+  explicit unaligned(std::size_t n, X value = {}) : memory_(n + 1, value) {}
+  explicit unaligned(const vector<X>& from) : unaligned(from.size()) { std::copy(from.begin(), from.end(), data()); }
+
+  [[nodiscard]] X* data() { return memory_.data() + 1; }
+  [[nodiscard]] vector<X> copy() const { return vector<X>(memory_.begin() + 1, memory_.end()); }
+
+ private:
+  vector<X> memory_;
+};
 
 } // namespace kernel_test

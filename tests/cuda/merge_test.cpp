@@ -15,13 +15,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <random>
 #include <vector>
 
 namespace {
 
+using kernel_test::unaligned;
 using kernel_test::vector;
 
 template <class T, class Index>
@@ -34,20 +37,33 @@ struct coo {
   }
 };
 
+template <class T, class Index>
+struct unaligned_coo {
+  explicit unaligned_coo(std::size_t n) : indices(n), values(n) {}
+  explicit unaligned_coo(const coo<T, Index>& x) : indices(x.indices), values(x.values) {}
+
+  spar::kernel::device_coo<T, Index> first(std::uint64_t count) { return {indices.data(), values.data(), count}; }
+  [[nodiscard]] coo<T, Index> copy(std::uint64_t count) const {
+    coo<T, Index> x{indices.copy(), values.copy()};
+    x.indices.resize(count), x.values.resize(count);
+    return x;
+  }
+
+  unaligned<Index> indices;
+  unaligned<T> values;
+};
+
 template <class T, class Index, class Op>
 coo<T, Index> by_kernel(const coo<T, Index>& a, const coo<T, Index>& b, Op op) {
   const std::size_t n = a.indices.size() + b.indices.size();
-  coo<T, Index> out{vector<Index>(n), vector<T>(n)};
-  vector<std::uint64_t> words(spar::kernel::merge_words<T, Index>(n));
-  vector<std::uint64_t> counted(1);
-  spar::kernel::start_merge<T, Index>({a.indices.data(), a.values.data(), a.indices.size()},
-                                      {b.indices.data(), b.values.data(), b.indices.size()}, out.indices.data(),
+  unaligned_coo<T, Index> left(a), right(b), out(n);
+  unaligned<std::uint64_t> words(spar::kernel::merge_words<T, Index>(n)), counted(1);
+  spar::kernel::start_merge<T, Index>(left.first(a.indices.size()), right.first(b.indices.size()), out.indices.data(),
                                       out.values.data(), op, counted.data(), words.data(), nullptr);
   kernel_test::finish();
-  const std::uint64_t count = counted[0];
+  const std::uint64_t count = counted.copy()[0];
   EXPECT_LE(count, n);
-  out.indices.resize(count), out.values.resize(count);
-  return out;
+  return out.copy(count);
 }
 
 template <class T, class Index, class Op>
@@ -139,9 +155,10 @@ void compare_many(const vector<coo<T, Index>>& streams, std::uint64_t begin, std
   vector<spar::kernel::device_coo<T, Index>> parts;
   vector<spar::coo_span<T, Index>> spans;
   vector<coo<T, Index>> copies = streams; // `coo_span` refers to values that can be changed
+  std::deque<unaligned_coo<T, Index>> inputs;
   std::size_t total = 0;
   for (auto& s : copies) {
-    parts.push_back({s.indices.data(), s.values.data(), s.indices.size()});
+    parts.push_back(inputs.emplace_back(s).first(s.indices.size()));
     spans.push_back({s.indices, s.values});
     total += s.indices.size();
   }
@@ -152,18 +169,16 @@ void compare_many(const vector<coo<T, Index>>& streams, std::uint64_t begin, std
   expected.indices.resize(count), expected.values.resize(count);
 
   const std::size_t room = std::min<std::size_t>(total, end - begin);
-  coo<T, Index> got{vector<Index>(room), vector<T>(room)};
-  vector<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), end - begin), 0xdeadbeef);
-  vector<std::uint64_t> counted(2);
+  unaligned_coo<T, Index> got(room);
+  unaligned<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), end - begin), 0xdeadbeef), counted(2);
   spar::kernel::start_merge_many<T, Index>(parts.data(), parts.size(), begin, end, got.indices.data(),
                                            got.values.data(), op, counted.data(), counted.data() + 1, words.data(),
                                            nullptr);
   kernel_test::finish();
-  EXPECT_EQ(counted[1], 0U);
-  const std::uint64_t merged = counted[0];
+  EXPECT_EQ(counted.copy()[1], 0U);
+  const std::uint64_t merged = counted.copy()[0];
   ASSERT_LE(merged, room);
-  got.indices.resize(merged), got.values.resize(merged);
-  EXPECT_TRUE(got == expected);
+  EXPECT_TRUE(got.copy(merged) == expected);
 }
 
 template <class T, class Index>

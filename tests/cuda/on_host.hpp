@@ -3,7 +3,8 @@
 // that spar's kernels use (spar/cuda/kernel/language.cuh). Each thread of a block is a fibre. A scheduler with a seed
 // decides which fibre runs next, whenever a fibre waits, and several blocks are resident at the same time. This finds
 // missing barriers, wrong bounds and lost ties; with sanitizers it also finds wrong accesses. It does not show what a
-// fence between blocks orders, and threads change only where they wait, not between any two instructions.
+// fence between blocks orders, nor that a ballot orders no memory between the lanes of a warp, and threads change only
+// where they wait, not between any two instructions.
 #pragma once
 
 #define SPAR_CUDA_ON_HOST

@@ -23,6 +23,7 @@
 
 namespace {
 
+using kernel_test::unaligned;
 using kernel_test::vector;
 
 template <class T>
@@ -43,22 +44,19 @@ vector<spar::kernel::magnitude<T>> bits(const vector<T>& values) {
 /// Runs the kernel with outputs that have room for exactly `room` entries, so that the sanitizer finds any further one.
 /// If not `in_place`, what is left is in another vector, and `x` does not change.
 template <class T>
-entries<T> by_kernel(const vector<T>& added, vector<T> x, spar::kernel::magnitude<T> threshold, std::uint64_t room,
-                     std::uint64_t begin = 0, bool in_place = true) {
-  const vector<T> before = x;
-  vector<T> other(in_place ? 0 : x.size(), T(55));
-  entries<T> out{vector<std::uint32_t>(room, 0xdeadbeef), vector<T>(room, T(77)), {}, ~0ULL};
-  vector<std::uint64_t> words(spar::kernel::take_words(x.size())), count(1);
+entries<T> by_kernel(const vector<T>& added, const vector<T>& x, spar::kernel::magnitude<T> threshold,
+                     std::uint64_t room, std::uint64_t begin = 0, bool in_place = true) {
+  unaligned<T> addends(added), from(x), other(in_place ? 0 : x.size(), T(55)), values(room, T(77));
+  unaligned<std::uint32_t> indices(room, 0xdeadbeef);
+  unaligned<std::uint64_t> words(spar::kernel::take_words(x.size())), count(1, ~0ULL);
   spar::kernel::start_take_at_least<T, std::uint32_t>(
-      added.empty() ? nullptr : added.data(), x.data(), in_place ? x.data() : other.data(), x.size(), threshold, begin,
-      out.indices.data(), out.values.data(), room, count.data(), words.data(), nullptr);
+      added.empty() ? nullptr : addends.data(), from.data(), in_place ? from.data() : other.data(), x.size(), threshold,
+      begin, indices.data(), values.data(), room, count.data(), words.data(), nullptr);
   kernel_test::finish();
-  out.count = count[0];
   if (!in_place) {
-    EXPECT_EQ(bits(x), bits(before));
+    EXPECT_EQ(bits(from.copy()), bits(x));
   }
-  out.left = in_place ? std::move(x) : std::move(other);
-  return out;
+  return {indices.copy(), values.copy(), in_place ? from.copy() : other.copy(), count.copy()[0]};
 }
 
 /// The same by a loop over the values.
@@ -228,33 +226,34 @@ void compare_largest(const vector<T>& x, std::uint64_t k) {
   spar::kernel::take_largest(std::span<T>(rest), expected, 5, indices.data(), values.data());
 
   vector<spar::kernel::cut<T>> cut(1);
+  const auto expect_cut = [&] {
+    EXPECT_EQ(cut[0].threshold, expected.threshold);
+    EXPECT_EQ(cut[0].count, expected.count);
+    EXPECT_EQ(cut[0].ties, expected.ties);
+    EXPECT_EQ(cut[0].equal, expected.equal);
+  };
+  const entries<T> taken{indices, values, rest, expected.count};
+  unaligned<T> in(x), out_v(expected.count);
+  unaligned<std::uint32_t> out_i(expected.count);
   vector<std::max_align_t> work(spar::kernel::largest_bytes<T>(x.size(), k) / sizeof(std::max_align_t) + 1);
-  spar::kernel::start_largest(x.data(), x.size(), k, cut.data(), work.data(), nullptr);
+  spar::kernel::start_largest(in.data(), x.size(), k, cut.data(), work.data(), nullptr);
   kernel_test::finish();
-  EXPECT_EQ(cut[0].threshold, expected.threshold);
-  EXPECT_EQ(cut[0].count, expected.count);
-  EXPECT_EQ(cut[0].ties, expected.ties);
-  EXPECT_EQ(cut[0].equal, expected.equal);
-  entries<T> got{vector<std::uint32_t>(expected.count), vector<T>(expected.count), x, ~0ULL};
-  vector<std::uint64_t> words(spar::kernel::take_words(x.size())), count(1);
-  spar::kernel::start_take_largest(got.left.data(), x.size(), cut.data(), 5, got.indices.data(), got.values.data(),
-                                   count.data(), words.data(), nullptr);
+  expect_cut();
+  unaligned<std::uint64_t> words(spar::kernel::take_words(x.size())), count(1);
+  spar::kernel::start_take_largest(in.data(), x.size(), cut.data(), 5, out_i.data(), out_v.data(), count.data(),
+                                   words.data(), nullptr);
   kernel_test::finish();
-  got.count = count[0];
-  expect_same(got, entries<T>{indices, values, rest, expected.count});
+  expect_same(entries<T>{out_i.copy(), out_v.copy(), in.copy(), count.copy()[0]}, taken);
 
   // Both steps at once.
-  entries<T> both{vector<std::uint32_t>(expected.count), vector<T>(expected.count), x, expected.count};
+  unaligned<T> both(x), both_v(expected.count);
+  unaligned<std::uint32_t> both_i(expected.count);
   vector<std::max_align_t> more(spar::kernel::topk_bytes<T, std::uint32_t>(x.size(), k) / sizeof(std::max_align_t) + 1);
   cut[0] = {};
-  spar::kernel::start_topk(both.left.data(), x.size(), k, 5, both.indices.data(), both.values.data(), cut.data(),
-                           more.data(), nullptr);
+  spar::kernel::start_topk(both.data(), x.size(), k, 5, both_i.data(), both_v.data(), cut.data(), more.data(), nullptr);
   kernel_test::finish();
-  expect_same(both, got);
-  EXPECT_EQ(cut[0].threshold, expected.threshold);
-  EXPECT_EQ(cut[0].count, expected.count);
-  EXPECT_EQ(cut[0].ties, expected.ties);
-  EXPECT_EQ(cut[0].equal, expected.equal);
+  expect_same(entries<T>{both_i.copy(), both_v.copy(), both.copy(), expected.count}, taken);
+  expect_cut();
 }
 
 TEST(largest, of_every_number_and_type_is_that_of_the_host) {

@@ -23,6 +23,7 @@ def run(*command, status=0, says=""):
     line = " ".join(done.args)
     expect(done.returncode == status, f"{line}: status {done.returncode}, not {status}: {done.stdout}{done.stderr}")
     expect(says in done.stdout + done.stderr, f"{line}: does not say '{says}' but {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def on_ranks(ranks):

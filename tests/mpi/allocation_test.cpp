@@ -5,7 +5,9 @@
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
+#include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/mpi.hpp>
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -18,11 +20,12 @@ namespace spar_test {
 namespace {
 
 using index = std::uint32_t;
-using inputs = std::vector<contribution<float, index>>;
+template <class T>
+using inputs = std::vector<contribution<T, index>>;
 
-template <class Algorithm>
+template <class Algorithm, class T = float>
 struct sparse_allreduce {
-  const inputs* mine;
+  const inputs<T>* mine;
   auto operator()(spar::mpi& net) const {
     return spar::start_allreduce(net, (*mine)[static_cast<std::size_t>(net.rank())].view(), Algorithm{});
   }
@@ -53,22 +56,68 @@ void expect_none_after_one(const Call& call, const Call& smaller) {
 
 template <class Algorithm>
 class mpi_allocations : public testing::Test {};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, quantised_split<8>, spar::sparcml>;
+using algorithms = testing::Types<
+#if SPAR_ALL_CASES
+    stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
+#endif
+    spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split, quantised_split<8>,
+    spar::sparcml>;
 TYPED_TEST_SUITE(mpi_allocations, algorithms);
 
-TYPED_TEST(mpi_allocations, none_after_the_first_call) {
+template <class Algorithm, class T>
+void expect_no_sparse_allocations(std::uint64_t n) {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  for (const std::uint64_t n : {1000U, 100'000U}) {
-    for (const pattern shape : {pattern::random, pattern::identical, pattern::dense}) {
-      SCOPED_TRACE(testing::Message() << shape << ", n = " << n);
-      const inputs mine = contributions<float, index>(shape, ranks, n, 1, exact_value<float>);
-      const sparse_allreduce<TypeParam> call{&mine};
-      expect_none_after_one(call, call);
-    }
+  for (const pattern shape : {pattern::random, pattern::identical, pattern::dense}) {
+    SCOPED_TRACE(testing::Message() << shape << ", n = " << n);
+    const inputs<T> mine = contributions<T, index>(shape, ranks, n, 1, exact_value<T>);
+    const sparse_allreduce<Algorithm, T> call{&mine};
+    expect_none_after_one(call, call);
   }
 }
+
+TYPED_TEST(mpi_allocations, none_after_the_first_call) {
+  expect_no_sparse_allocations<TypeParam, float>(1000);
+  expect_no_sparse_allocations<TypeParam, float>(100'000);
+}
+
+#if SPAR_ALL_CASES
+TEST(mpi_allocations_of_rows, none_after_the_first_call) {
+  expect_no_sparse_allocations<stored<spar::storage::coded<>, spar::ssar_split>, spar::row<float, 8>>(10'000);
+}
+
+/// Ok-Topk with its state. All nonzeros reach the result, so no call is larger than another.
+template <class Reducer>
+struct ok_topk_calls {
+  Reducer* reduce;
+  const std::vector<float>* x;
+  auto operator()(spar::mpi& net) const {
+    using T = typename Reducer::value_type;
+    if constexpr (spar::is_row<T>)
+      return reduce->start_reduce(net, spar::rows<spar::width_of<T>>(*x));
+    else
+      return reduce->start_reduce(net, std::span(*x));
+  }
+};
+
+template <class T, class Schedule>
+void expect_no_allocations_of_ok_topk(std::uint64_t k) {
+  using algorithm = spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, Schedule>;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::vector<float> x(6000);
+  for (std::size_t i = static_cast<std::size_t>(rank % 3); i < x.size(); i += 20) x[i] = static_cast<float>(i % 7) + 1;
+  spar::error_feedback<T, algorithm> reduce({.select = {.k = k, .period = 3}});
+  const ok_topk_calls<decltype(reduce)> call{&reduce, &x};
+  expect_none_after_one(call, call);
+}
+
+TEST(mpi_allocations_of_ok_topk, none_after_the_first_call) {
+  expect_no_allocations_of_ok_topk<float, spar::balanced_owners>(1000);
+  expect_no_allocations_of_ok_topk<float, spar::pruned_owners>(1000);
+  expect_no_allocations_of_ok_topk<spar::row<float, 8>, spar::balanced_owners>(500);
+}
+#endif
 
 template <class Algorithm>
 void expect_no_dense_allocations() {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk with its state gives the same results over MPI as for ranks in one process.
+// Ok-Topk with its state gives the same results over MPI as for ranks in one process, also with other storages, on
+// rows, and with pruning.
+#include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/mpi.hpp>
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -16,7 +19,10 @@ namespace {
 
 constexpr std::size_t n = 20000;
 constexpr int steps = 6;
-const spar::ok_topk_allreduce<> options{.select = {.density = 0.02, .period = 2}, .by = {.tau = 3}};
+
+template <class T, class Storage, class Schedule>
+using reducer =
+    spar::error_feedback<T, spar::composition<spar::selector::threshold_reuse, Storage, spar::flat, Schedule>>;
 
 std::vector<float> gradient(spar::rank_t rank, int step) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 100 + static_cast<std::uint64_t>(step));
@@ -29,26 +35,53 @@ std::vector<float> gradient(spar::rank_t rank, int step) {
 }
 
 /// The sums of all steps, one after the other, and the last residual.
-template <class Net>
+template <class Reducer, class Net>
 std::vector<float> train(Net& net) {
-  spar::ok_topk<float> reduce{options};
+  using T = typename Reducer::value_type;
+  Reducer reduce({.select = {.density = 0.02, .period = 2}, .by = {.tau = 3}});
   std::vector<float> all;
   for (int step = 0; step < steps; ++step) {
     std::vector<float> x = gradient(net.rank(), step);
-    reduce(net, std::span<float>(x));
+    if constexpr (spar::is_row<T>)
+      reduce(net, spar::rows<spar::width_of<T>>(x));
+    else
+      reduce(net, std::span<float>(x));
     all.insert(all.end(), x.begin(), x.end());
   }
-  all.insert(all.end(), reduce.residual().begin(), reduce.residual().end());
+  const auto residual = spar::components(reduce.residual());
+  all.insert(all.end(), residual.begin(), residual.end());
   return all;
 }
 
-TEST(mpi_ok_topk, gives_what_ranks_in_one_process_get) {
+template <class Reducer>
+std::vector<float> train_in_process(const spar::mpi& like) {
+  std::vector<std::vector<float>> of_rank(static_cast<std::size_t>(like.size()));
+  spar::thread_group group{like.size()};
+  group.run([&](spar::threads& net) { of_rank[static_cast<std::size_t>(net.rank())] = train<Reducer>(net); });
+  return of_rank[static_cast<std::size_t>(like.rank())];
+}
+
+template <class Reducer>
+class mpi_ok_topk : public testing::Test {};
+using spar::storage::coded;
+using reducers = testing::Types<
+#if SPAR_ALL_CASES
+    reducer<float, coded<>, spar::balanced_owners>, reducer<float, coded<7>, spar::balanced_owners>,
+    reducer<spar::row<float, 8>, coded<>, spar::balanced_owners>,
+#endif
+    spar::ok_topk<float>>;
+TYPED_TEST_SUITE(mpi_ok_topk, reducers);
+
+TYPED_TEST(mpi_ok_topk, gives_what_ranks_in_one_process_get) {
   spar::mpi net{MPI_COMM_WORLD};
-  const auto over_mpi = train(net);
-  std::vector<std::vector<float>> in_process(static_cast<std::size_t>(net.size()));
-  spar::thread_group group{net.size()};
-  group.run([&](spar::threads& other) { in_process[static_cast<std::size_t>(other.rank())] = train(other); });
-  EXPECT_EQ(over_mpi, in_process[static_cast<std::size_t>(net.rank())]);
+  EXPECT_EQ(train<TypeParam>(net), train_in_process<TypeParam>(net));
+}
+
+/// Pruning changes no bit.
+TEST(mpi_pruned_owners, gives_what_ok_topk_gets_in_one_process) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const auto pruned = train<reducer<float, coded<>, spar::pruned_owners>>(net);
+  EXPECT_EQ(pruned, train_in_process<spar::ok_topk<float>>(net));
 }
 
 } // namespace

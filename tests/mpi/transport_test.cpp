@@ -4,9 +4,12 @@
 #include "support/allreduce_program.hpp"
 
 #include <spar/mpi.hpp>
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -15,6 +18,12 @@
 #include <vector>
 
 namespace spar_test {
+
+/// Values have 7 bits of mantissa, and are rounded twice.
+template <>
+struct loss_of<stored<spar::storage::coded<7>, spar::ssar_split>> {
+  static double bound(double largest) { return 0x2.02p-8 * largest; }
+};
 
 namespace {
 
@@ -73,8 +82,12 @@ void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
 
 template <class Algorithm>
 class mpi_streams : public testing::Test {};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, quantised_split<8>, spar::sparcml>;
+using algorithms = testing::Types<
+#if SPAR_ALL_CASES
+    stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
+#endif
+    spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split, quantised_split<8>,
+    spar::sparcml>;
 TYPED_TEST_SUITE(mpi_streams, algorithms);
 
 TYPED_TEST(mpi_streams, sum_of_floats) {
@@ -93,8 +106,11 @@ TYPED_TEST(mpi_streams, average_of_doubles_with_wide_indices) {
 
 template <class Algorithm>
 class mpi_integers : public testing::Test {};
-using lossless = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                spar::dsar_split, spar::sparcml>;
+using lossless = testing::Types<
+#if SPAR_ALL_CASES
+    stored<spar::storage::coded<>, spar::ssar_split>,
+#endif
+    spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split, spar::sparcml>;
 TYPED_TEST_SUITE(mpi_integers, lossless);
 
 TYPED_TEST(mpi_integers, maximum) {
@@ -108,6 +124,43 @@ TYPED_TEST(mpi_integers, an_operation_of_the_user) {
   spar::mpi net{MPI_COMM_WORLD};
   check_streams<std::int64_t, std::uint32_t>(net, TypeParam{}, greatest_divisor{}, positive_value<std::int64_t>,
                                              {1, 100, 5000});
+}
+#endif
+
+// --- rows ---
+
+#if SPAR_ALL_CASES
+template <class Algorithm>
+class mpi_rows : public testing::Test {};
+using row_algorithms = testing::Types<spar::recursive_doubling, stored<spar::storage::coded<>, doubling_in_parts<2>>,
+                                      stored<spar::storage::coded<>, spar::ssar_split>>;
+TYPED_TEST_SUITE(mpi_rows, row_algorithms);
+
+TYPED_TEST(mpi_rows, have_exact_sums) {
+  using row = spar::row<float, 8>;
+  spar::mpi net{MPI_COMM_WORLD};
+  const auto rank = static_cast<std::size_t>(net.rank());
+  for (const std::uint64_t n : {1U, 100U, 5000U}) {
+    for (const pattern shape : all_patterns) {
+      SCOPED_TRACE(testing::Message() << "n = " << n << ", " << shape);
+      const auto all = contributions<row, index>(shape, net.size(), n, n, exact_value<row>);
+      std::vector<row> expected(n), got(n);
+      std::vector<char> present(n);
+      for (const auto& its : all) {
+        for (std::size_t e = 0; e < its.values.size(); ++e) {
+          const std::size_t i = its.dense ? e : its.indices[e];
+          present[i] = 1;
+          for (std::size_t w = 0; w < 8; ++w) expected[i][w] += its.values[e][w];
+        }
+      }
+      const auto sum = spar::allreduce(net, all[rank].view(), TypeParam{});
+      if (!sum.is_dense() && shape != pattern::dense && shape != pattern::mixed) { // no zeros among the entries
+        EXPECT_EQ(sum.count(), static_cast<std::uint64_t>(std::count(present.begin(), present.end(), 1)));
+      }
+      sum.to_dense(got);
+      EXPECT_EQ(got, expected);
+    }
+  }
 }
 #endif
 

@@ -304,52 +304,74 @@ TEST(coded, never_takes_much_more_than_the_bound_of_uniform_indices) {
   RecordProperty("worst", std::to_string(worst));
 }
 
+/// The exponents of the smallest and of the largest normal numbers, and the bits of a mantissa.
+template <class T>
+struct float_format {
+  static constexpr int least = std::numeric_limits<T>::min_exponent - 1,
+                       most = std::numeric_limits<T>::max_exponent - 1;
+  static constexpr int digits = std::numeric_limits<T>::digits - 1;
+};
+#ifdef SPAR_HAS_HALF
+template <>
+struct float_format<spar::half> { // not all standard libraries have its limits
+  static constexpr int least = -14, most = 15, digits = 10;
+};
+#endif
+
 /// Rounds to `Mantissa` bits by the processor's rounding of doubles.
-template <unsigned Mantissa>
-float rounded(float value) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  const int exponent =
-      std::max(std::ilogb(value), -126); // subnormal numbers have the spacing of the smallest normal one
+template <unsigned Mantissa, class T>
+T rounded(T value) {
+  using format = float_format<T>;
+  const auto x = static_cast<double>(value);
+  if (x == 0 || !std::isfinite(x) || Mantissa >= format::digits) return value;
+  // Subnormal numbers have the spacing of the smallest normal one.
+  const int exponent = std::max(std::ilogb(x), format::least);
   const double spacing = std::ldexp(1.0, exponent - static_cast<int>(Mantissa));
-  const double nearest = std::nearbyint(static_cast<double>(value) / spacing) * spacing;
-  const double largest = std::ldexp(2 - std::ldexp(1.0, -static_cast<int>(Mantissa)), 127);
-  return static_cast<float>(std::clamp(nearest, -largest, largest));
+  const double nearest = std::nearbyint(x / spacing) * spacing;
+  const double largest = std::ldexp(2 - std::ldexp(1.0, -static_cast<int>(Mantissa)), format::most);
+  return static_cast<T>(std::clamp(nearest, -largest, largest));
 }
 
-template <unsigned Mantissa>
+template <unsigned Mantissa, class T>
 void expect_rounded() {
+  using format = float_format<T>;
   std::mt19937_64 random(7);
-  entries<float, std::uint32_t> s;
+  entries<T, std::uint32_t> s;
   for (std::uint32_t i = 0; i < 20000; ++i) {
     s.indices.push_back(i);
-    s.values.push_back(any_bits<float>(random));
+    s.values.push_back(any_bits<T>(random));
   }
-  using limits = std::numeric_limits<float>;
-  const std::vector<float> special{0.0F,
-                                   -0.0F,
-                                   limits::infinity(),
-                                   -limits::infinity(),
-                                   limits::max(),
-                                   limits::lowest(),
-                                   limits::min(),
-                                   limits::denorm_min(),
-                                   limits::quiet_NaN(),
-                                   1.0F + 0x1p-8F,
-                                   1.0F + 0x1.8p-7F,
-                                   1.0F + 0x1p-9F,
-                                   -1.0F - 0x1p-8F};
-  std::copy(special.begin(), special.end(), s.values.begin());
-  s.values[special.size()] = std::bit_cast<float>(0x7F800001U); // a NaN whose kept bits are those of an infinity
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const double largest = std::ldexp(2 - std::ldexp(1.0, -format::digits), format::most);
+  const double half_a_spacing = std::ldexp(1.0, -static_cast<int>(Mantissa) - 1);
+  const double special[] = {0.0,
+                            -0.0,
+                            inf,
+                            -inf,
+                            largest,
+                            -largest,
+                            std::ldexp(1.0, format::least),
+                            std::ldexp(1.0, format::least - format::digits),
+                            std::numeric_limits<double>::quiet_NaN(),
+                            1 + half_a_spacing, // a tie, as the next one
+                            1 + 3 * half_a_spacing,
+                            1 + half_a_spacing / 2,
+                            1 + half_a_spacing + std::ldexp(1.0, -format::digits),
+                            -1 - half_a_spacing};
+  std::transform(std::begin(special), std::end(special), s.values.begin(), [](double x) { return static_cast<T>(x); });
+  const std::uint64_t nan = bits_of(static_cast<T>(inf)) + 1; // a NaN whose kept bits are those of an infinity
+  std::memcpy(&s.values[std::size(special)], &nan, sizeof(T));
   s.range = {0, 20000};
   for (const bool fast : {false, true}) {
-    const auto back = decoded<coded<Mantissa>, float, std::uint32_t>(encoded(coded<Mantissa>{.fast = fast}, s), s.range,
-                                                                     s.indices.size());
+    const auto back = decoded<coded<Mantissa>, T, std::uint32_t>(encoded(coded<Mantissa>{.fast = fast}, s), s.range,
+                                                                 s.indices.size());
     for (std::size_t e = 0; e < s.values.size(); ++e) {
-      if (std::isnan(s.values[e])) {
-        ASSERT_TRUE(std::isnan(back.values[e])) << e;
-        ASSERT_EQ(std::signbit(back.values[e]), std::signbit(s.values[e])) << e;
+      const auto exact = static_cast<double>(s.values[e]), got = static_cast<double>(back.values[e]);
+      if (std::isnan(exact)) {
+        ASSERT_TRUE(std::isnan(got)) << e;
+        ASSERT_EQ(std::signbit(got), std::signbit(exact)) << e;
       } else {
-        ASSERT_EQ(bits_of(back.values[e]), bits_of(rounded<Mantissa>(s.values[e]))) << s.values[e];
+        ASSERT_EQ(bits_of(back.values[e]), bits_of(rounded<Mantissa>(s.values[e]))) << exact;
       }
     }
     expect_same(coded<Mantissa>{.fast = fast}, back); // rounding again changes nothing
@@ -357,12 +379,26 @@ void expect_rounded() {
 }
 
 TEST(coded, rounds_to_nearest_and_ties_to_even) {
-  expect_rounded<1>();
-  expect_rounded<7>();
-  expect_rounded<10>();
-  expect_rounded<22>();
+  expect_rounded<1, float>();
+  expect_rounded<7, float>();
+  expect_rounded<10, float>();
+  expect_rounded<22, float>();
   static_assert(coded<>::exact && !coded<7>::exact);
 }
+TEST(coded, rounds_doubles_to_nearest_and_ties_to_even) {
+  expect_rounded<1, double>();
+  expect_rounded<7, double>();
+  expect_rounded<30, double>();
+  expect_rounded<51, double>();
+}
+#ifdef SPAR_HAS_HALF
+TEST(coded, rounds_halves_to_nearest_and_ties_to_even) {
+  expect_rounded<1, spar::half>();
+  expect_rounded<7, spar::half>();
+  expect_rounded<9, spar::half>();
+  expect_rounded<10, spar::half>(); // all bits
+}
+#endif
 
 TEST(coded, takes_hardly_more_bits_for_a_value_than_are_unknown) {
   std::mt19937_64 random(8);

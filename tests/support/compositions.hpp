@@ -4,11 +4,19 @@
 
 #include <spar/spar.hpp>
 
+#include <cstdint>
+
 namespace spar_test {
 
 /// A schedule with a storage, for all values, on a flat network.
 template <class Storage, class Schedule>
 using stored = spar::composition<spar::everything, Storage, spar::flat, Schedule>;
+
+/// Recursive doubling whose encoded streams travel in parts.
+template <std::uint64_t Parts>
+struct doubling_in_parts : spar::recursive_doubling {
+  doubling_in_parts() : recursive_doubling{.parts = Parts} {}
+};
 
 /// A storage: streams as coordinates, dense blocks quantised.
 template <int Bits>

@@ -272,6 +272,26 @@ TEST(pruned_owners, has_the_bits_of_ok_topk_on_20_ranks_and_with_many_values) {
     EXPECT_GT(both.asked, n / 20) << "P = " << ranks;
   }
 }
+
+/// Two periods of the boundaries and four of the local thresholds, so that residuals grow and thresholds move.
+TEST(pruned_owners, has_the_bits_of_ok_topk_in_long_sequences) {
+  enum : std::uint64_t { drift = 1, cancelling = 2, large_that_cancel = 3 }; // of `values`
+  constexpr std::size_t n = 400;
+  for (const spar::rank_t ranks : {3, 4, 8}) {
+    std::uint64_t asked = 0;
+    for (const std::uint64_t kind : {drift, cancelling, large_that_cancel}) {
+      SCOPED_TRACE(testing::Message() << "P = " << ranks << ", values of kind " << kind);
+      values<float> input(kind, static_cast<std::size_t>(ranks), n, kind);
+      pair<float> both(ranks, {.k = n / 20, .period = 32}, 64);
+      for (int step = 0; step < 128; ++step) {
+        both.run(input.next());
+        if (testing::Test::HasFatalFailure()) return;
+      }
+      asked += both.asked;
+    }
+    EXPECT_GT(asked, 3 * 128U) << "P = " << ranks;
+  }
+}
 #if SPAR_ALL_CASES
 TEST(pruned_owners, has_the_bits_of_ok_topk_with_doubles) { expect_same_bits<double>(is_full() ? 2'000 : 100, 20'000); }
 #ifdef SPAR_HAS_HALF

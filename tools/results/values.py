@@ -865,10 +865,28 @@ def gpu_topk_faster():
     return f"{float(next(ratio for name, _, ratio, *_ in raw.gpu_libraries() if name == 'DeviceTopK')):.1f}"
 
 
+def ms_on_h100(kernel):
+    return next(float(ms) for name, ms, *_ in raw.gpu_kernels() if name == kernel)
+
+
 @value
 def gpu_topk_to_take():
-    time = {name: float(ms) for name, ms, *_ in raw.gpu_kernels()}
-    return number(time["exact top-k, 1 %"] / time["take_at_least, 1 %"])
+    return number(ms_on_h100("exact top-k, 1 %") / ms_on_h100("take_at_least, 1 %"))
+
+
+def floats_on_h100(kernel):
+    """TB of floats a second, in vectors of 2^28 values."""
+    return number(4 * 2**28 / ms_on_h100(kernel) / 1e9)
+
+
+@value
+def gpu_zfp_encode():
+    return floats_on_h100("zfp, 8 bits: encode")
+
+
+@value
+def gpu_zfp_decode():
+    return floats_on_h100("zfp, 8 bits: decode")
 
 
 @value

@@ -114,7 +114,8 @@ inline double seconds_recursive_doubling(const network_model& net, const call_sh
     if (folded > 0) {
       step(p.k, 2 * p.k);
       core = link = 0; // of the receiver, which has not worked yet
-      // If the number of pairs is odd, one of the receivers gets, in turn with these parts, those of the first round.
+      // If the number of pairs is odd, the peer of one receiver in the first round has no partner and sends its parts
+      // at the same time as the receiver's partner, so that the parts of both pass the receiver's link in turn.
       const double occupied = message_overhead(net) + net.beta * p.stream_bytes(net, p.k) * part;
       if (folded % 2 == 1)
         for (std::uint64_t i = 1; i < parts; ++i) arrived[i] += static_cast<double>(i) * occupied;

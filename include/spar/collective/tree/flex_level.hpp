@@ -8,6 +8,7 @@
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/first_error.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/runtime/tasks/when_all.hpp>
 #include <spar/topology/flex_plan.hpp>
@@ -90,7 +91,7 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
       level->taken(*m);
     }
   } catch (...) {
-    level->note_error();
+    level->error().note();
     abort_and_rethrow(net.net());
   }
 }
@@ -104,7 +105,7 @@ task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, flex_messag
     co_await sending;
     level->gone(*m);
   } catch (...) {
-    level->note_error();
+    level->error().note();
     abort_and_rethrow(net.net());
   }
 }
@@ -170,20 +171,7 @@ class flex_level {
     onward->ready = true;
     send(onward);
   }
-  /// Stores the current exception unless an earlier exception is stored, because the first error is the cause of all
-  /// later errors. But any other error takes the place of `peer_failed`: the coroutine that has failed may wait for its
-  /// turn while the others already learn that the communicator is dead.
-  [[gnu::cold]] void note_error() noexcept {
-    try {
-      throw;
-    } catch (const peer_failed&) {
-      if (!error_) error_ = std::current_exception();
-    } catch (...) {
-      if (!error_ || !caused_here_) error_ = std::current_exception();
-      caused_here_ = true;
-    }
-  }
-  [[noreturn]] void throw_first_error() const { std::rethrow_exception(error_); }
+  [[nodiscard]] first_error& error() noexcept { return error_; }
   /// To be called when the send of `m` has started. If `m` had to wait for the device, sends the messages behind `m`.
   void sent(flex_message* m) {
     m->sent = true;
@@ -236,8 +224,7 @@ class flex_level {
   fixed_vector<task<void>> sending_;
   fixed_vector<typename Work::arrival> arrived_; // received messages that are still being read
   fixed_vector<task<void>> taking_;
-  std::exception_ptr error_;
-  bool caused_here_ = false; // whether the stored error is not `peer_failed`
+  first_error error_;
 };
 
 /// Waits until all messages of a level have ended, with or without errors.
@@ -270,13 +257,13 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
       // start further sends, so the list may grow during the loop.
       for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
-      level.note_error();
+      level.error().note();
       detail::abort(net.net(), message_of(std::current_exception()));
       failed = true;
     }
     if (failed) {
       co_await flex_end(net, &level);
-      level.throw_first_error();
+      level.error().rethrow();
     }
     work->end_level();
   }

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Ad
     };
     marked.for_each(part, step.found[warp] + step.ties[warp], read_left, move_one);
     if (step.tile + 1 == tiles && threadIdx.x == marking_tile::threads - 1) *count = to; // by the last warp
-    __syncwarp(); // the values of the next step take the place of these
+    __syncwarp(); // the values of the next step take the place of these, and a ballot does not order memory
   };
 
   // The tile of the next step is known, so that a step's last loads are those of the next step's first rows. If there
