@@ -185,6 +185,8 @@ class nccl_port : public decorated_port<Control> {
 
   task<void> ship(message_pieces out, rank_t peer, tag_t tag, cudaStream_t values) {
     try {
+      // No message may take the place of an earlier one that failed, which the call has not noticed yet.
+      if (node().dead()) node().failure().raise_peer_failed();
       if (out.head.payload_bytes() <= options_.eager_bytes) {
         void* const copy = out.on_device ? memory_.to_host(out, values, [this] { wait_until_idle(); }) : nullptr;
         if (copy != nullptr && node().checksums()) out.add_payload_checksum();
