@@ -181,6 +181,8 @@ class rank_values {
   }
   /// Writes the gradient of a step: the same values for all steps, but at other indices.
   void write(int step) const {
+    std::unique_lock alone(one_kernel, std::defer_lock);
+    if (times_kernels) alone.lock(); // other ranks may still be in the step before
     const std::size_t first = static_cast<std::size_t>(step + warm_up) * 1024 % n_;
     const auto copy = [&](float* to, const float* from, std::size_t count) {
       check_cuda(__real_cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
@@ -231,16 +233,20 @@ step steps_of(spar::rank_t ranks, std::size_t n, int steps, Make make) {
     spar::on_device gpu(net);
     auto call = make(gpu);
     std::vector<double> seconds;
+    const auto wait_for_all = [&] {
+      float one = 1;
+      spar::allreduce(net, std::span(&one, 1), spar::recursive_doubling{});
+    };
     for (int s = -warm_up; s < steps; ++s) {
       if (s == 0) made = {};
       x.write(s);
-      float all_are_ready = 1;
-      spar::allreduce(net, std::span(&all_are_ready, 1), spar::recursive_doubling{});
+      wait_for_all();
       const auto begin = std::chrono::steady_clock::now();
       call(x.span());
       x.wait();
       if (s >= 0) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
+    wait_for_all(); // a rank that frees memory delays the kernels of others
     std::sort(seconds.begin(), seconds.end());
     const std::lock_guard lock(adding);
     all.seconds = std::max(all.seconds, seconds[seconds.size() / 2]);

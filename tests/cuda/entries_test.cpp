@@ -174,7 +174,7 @@ void compare_unlisted(std::size_t count, std::uint64_t gap, std::size_t listed_c
 }
 
 TEST(device_assign_unlisted, of_every_size_and_type_has_the_bits_of_a_loop) {
-  for (const std::size_t count : {0U, 1U, 31U, 2047U, 2048U, 2049U, 5000U}) {
+  for (const std::size_t count : {0U, 1U, 31U, 1023U, 1024U, 1025U, 2049U, 5000U}) {
     for (const std::size_t listed : {0U, 1U, 100U, 6000U}) compare_unlisted<float, std::uint32_t>(count, 3, listed, 3);
     compare_unlisted<float, std::uint32_t>(count, 60, 20'000, 3); // many are listed between two entries
     compare_unlisted<float, std::uint32_t>(count, 1, count, 1);   // the same indices, three entries later
@@ -182,6 +182,14 @@ TEST(device_assign_unlisted, of_every_size_and_type_has_the_bits_of_a_loop) {
   compare_unlisted<double, std::uint64_t>(900, 4, 700, 4);
   compare_unlisted<std::int32_t, std::uint64_t>(900, 4, 700, 4);
   compare_unlisted<std::int64_t, std::uint32_t>(900, 4, 700, 4);
+}
+
+TEST(device_assign_unlisted, finds_indices_in_a_part_of_the_list_that_just_fits_into_a_block) {
+  constexpr std::size_t count = 1024, gap = 60;
+  const std::size_t first = random_entries<float, std::uint32_t>(count, 3, gap, count).indices.front();
+  const std::size_t room = spar::kernel::detail::unlisted_tile<std::uint32_t>::room;
+  for (const std::size_t length : {room - 1, room, room + 1}) // the list has all indices up to a last one
+    compare_unlisted<float, std::uint32_t>(count, gap, first + length, 1);
 }
 
 TEST(device_scatter, of_every_size_type_and_operation_has_the_bits_of_the_host) {

@@ -43,6 +43,8 @@ def main():
             (room / folder).mkdir(parents=True)
         shutil.copy(ROOT / "scripts/gpu", room / "scripts")
         shutil.copy(ROOT / "tools/spar_perf/sources.cmake", room / "tools/spar_perf")
+        (room / "scripts/mpirun").write_text('#!/bin/sh\necho "started by $*"\nshift 2\nexec "$@"\n')
+        (room / "scripts/mpirun").chmod(0o755)
         for program, text in (("nvidia-smi", SMI), ("nvcc", COMPILER), ("g++-12", COMPILER), ("strip", "#!/bin/sh\n"),
                               ("compute-sanitizer", '#!/bin/sh\necho "ran sanitizer $*"\n')):
             (room / "bin" / program).write_text(text)
@@ -56,10 +58,12 @@ def main():
         assert "failed" not in said and "cannot link" not in said, said
         assert said == (room / "results.txt").read_text()
         for part in ("tests", "sanitizer --tool memcheck", "sanitizer --tool racecheck", "gpu_kernels",
-                     "images_on_gpu", "spar_perf_gpu --ranks 4 --count 16M --density 0.01"):
+                     "images_on_gpu", "systems_over_mpi 4", "spar_perf_gpu --ranks 4 --count 16M --density 0.01"):
             assert f"ran {part}" in said, (part, said)
         for ranks in (2, 4, 8):
             assert f"\nskipped: NCCL with {ranks} ranks" in said, said
+        assert "started by openmpi 4 build/gpu/systems_over_mpi" in said, said
+        assert "\nskipped: bits of systems_over_nccl_and_mpi, 4 processes" in said, said
 
         # A program that fails, one that cannot be linked, and NCCL's, whose failure does not count.
         code, said, _ = run(room, 570, "gpu_kernels exit 3\nnccl exit 1", "-lz")

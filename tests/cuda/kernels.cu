@@ -161,7 +161,12 @@ int main() {
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_tile::memory));
   print("write_entries<", sizeof(kernels::written_tile<float>));
-  print("assign_unlisted<", sizeof(kernels::block_range));
+  print("assign_unlisted<float,uint32", sizeof(kernels::unlisted_tile<std::uint32_t>));
+  print("assign_unlisted<float,uint64", sizeof(kernels::unlisted_tile<std::uint64_t>));
+  print("assign_unlisted<double,uint32", sizeof(kernels::unlisted_tile<std::uint32_t>));
+  print("assign_unlisted<double,uint64", sizeof(kernels::unlisted_tile<std::uint64_t>));
+  print("assign_unlisted<int,uint32", sizeof(kernels::unlisted_tile<std::uint32_t>));
+  print("assign_unlisted<int64,uint64", sizeof(kernels::unlisted_tile<std::uint64_t>));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));
   print("zfp_decode<", sizeof(kernels::zfp_group::decode_memory));
   print("merge<float,uint32", sizeof(kernels::merge_tile<float, std::uint32_t>::memory));

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // systems [RANKS [N]]: every system of the papers on values in device memory, over one transport, against the same
 // system on the host, bit for bit, on vectors of N values; partial allreduces against the sum of all calls. The ranks
-// are threads, which share a GPU if there are fewer GPUs. Compile with nvcc; with SPAR_OVER_NCCL, payloads travel by
-// NCCL, and a third argument is the number of bytes up to which they travel through the host. Without a GPU, tests
-// compile and link the program.
+// are threads; with SPAR_OVER_MPI, they are the processes of MPI, whatever RANKS is. They share a GPU if there are
+// fewer GPUs. Compile with nvcc; with SPAR_OVER_NCCL, payloads travel by NCCL, and a third argument is the number of
+// bytes up to which they travel through the host. Without a GPU, tests compile and link the program.
 #include <spar/cuda.hpp>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
+#ifdef SPAR_OVER_MPI
+#include <spar/mpi.hpp>
+#endif
 #ifdef SPAR_OVER_NCCL
 #include <spar/nccl.hpp>
 #endif
@@ -41,6 +44,7 @@ spar::rank_t ranks = 2;
 std::size_t n = 100'003; // values of a vector
 std::size_t eager_bytes = 0;
 int failures = 0;
+bool prints = true; // of processes, the first one
 
 values gradient(spar::rank_t rank, int step) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(step));
@@ -81,7 +85,12 @@ class on_gpu {
   float* data_ = nullptr;
 };
 
-thread_local spar::threads* this_rank = nullptr;
+#ifdef SPAR_OVER_MPI
+using host_net = spar::mpi;
+#else
+using host_net = spar::threads;
+#endif
+thread_local host_net* this_rank = nullptr;
 
 /// Waits for all ranks. Over NCCL, a rank that is a thread must free device memory only when no rank is in a call.
 void wait_for_all_ranks() {
@@ -89,30 +98,37 @@ void wait_for_all_ranks() {
   spar::allreduce(*this_rank, std::span(one), spar::ring{});
 }
 
-/// Runs `program(net)`, which returns what all its steps return, on each rank.
+/// Runs `program(net)`, which returns what all its steps return, on each rank. Returns the results of the ranks of this
+/// process.
 template <class Program>
-std::vector<values> on_threads(Program program) {
-  std::vector<values> results(static_cast<std::size_t>(ranks));
-  spar::thread_group group(ranks);
-  group.run([&](spar::threads& net) {
+std::vector<values> on_host_net(Program program) {
+  const auto run = [&](host_net& net) {
     this_rank = &net;
     int devices = 0;
     check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     check_cuda(cudaSetDevice(net.rank() % devices), "cudaSetDevice");
-    results[static_cast<std::size_t>(net.rank())] = program(net);
-  });
+    return program(net);
+  };
+#ifdef SPAR_OVER_MPI
+  spar::mpi net;
+  return {run(net)};
+#else
+  std::vector<values> results(static_cast<std::size_t>(ranks));
+  spar::thread_group group(ranks);
+  group.run([&](spar::threads& net) { results[static_cast<std::size_t>(net.rank())] = run(net); });
   return results;
+#endif
 }
 /// The same over the transport of this program.
 template <class Program>
 std::vector<values> on_transport(Program program) {
 #ifdef SPAR_OVER_NCCL
-  return on_threads([&](spar::threads& control) {
+  return on_host_net([&](host_net& control) {
     spar::nccl net(control, {.eager_bytes = eager_bytes});
     return program(net);
   });
 #else
-  return on_threads(program);
+  return on_host_net(program);
 #endif
 }
 template <class Net, class Step>
@@ -145,7 +161,7 @@ void report(const char* system, const std::vector<values>& got, const std::vecto
     for (std::size_t i = 0; i < got[r].size(); ++i)
       different += std::memcmp(&got[r][i], &expected[r][i], sizeof(float)) != 0 ? 1 : 0;
   if (got.front().size() != expected.front().size() || got.front().size() < n) ++different;
-  std::printf("%-22s %s\n", system, different == 0 ? "same bits" : "DIFFERENT BITS");
+  if (prints || different > 0) std::printf("%-22s %s\n", system, different == 0 ? "same bits" : "DIFFERENT BITS");
   failures += different == 0 ? 0 : 1;
 }
 
@@ -156,11 +172,11 @@ void compare_dense(const char* system, const Given& algorithm) {
            spar::on_device gpu(net);
            return steps_on_gpu(net, [&](auto x) { spar::allreduce(gpu, x, algorithm); });
          }),
-         on_threads([&](spar::threads& control) {
+         on_host_net([&](host_net& control) {
 #ifdef SPAR_OVER_NCCL
            spar::nccl net(control, {.eager_bytes = SIZE_MAX}); // no payload travels by NCCL
 #else
-           spar::threads& net = control;
+           host_net& net = control;
 #endif
            const spar::on_device same_numbers_of_calls(net); // from which QSGD draws its random numbers
            return steps_on_host(net, [&](auto x) { spar::allreduce(net, x, algorithm); });
@@ -173,9 +189,8 @@ void compare_staged(const char* system, const Given& algorithm) {
            spar::staged gpu(net);
            return steps_on_gpu(net, [&](auto x) { spar::allreduce(gpu, x, algorithm); });
          }),
-         on_threads([&](spar::threads& net) {
-           return steps_on_host(net, [&](auto x) { spar::allreduce(net, x, algorithm); });
-         }));
+         on_host_net(
+             [&](host_net& net) { return steps_on_host(net, [&](auto x) { spar::allreduce(net, x, algorithm); }); }));
 }
 /// Error feedback around a composition, with the entries on the device.
 template <class Composition>
@@ -185,7 +200,7 @@ void compare_feedback(const char* system, const Composition& algorithm) {
            auto reduce = spar::with_device_feedback<float>(algorithm);
            return steps_on_gpu(net, [&](auto x) { reduce(gpu, x); });
          }),
-         on_threads([&](spar::threads& net) {
+         on_host_net([&](host_net& net) {
            auto reduce = spar::with_error_feedback<float>(algorithm);
            return steps_on_host(net, [&](auto x) { reduce(net, x); });
          }));
@@ -197,7 +212,7 @@ void compare_entries_on_host(const char* system, const Composition& algorithm) {
            auto reduce = spar::with_device_feedback<float>(algorithm);
            return steps_on_gpu(net, [&](auto x) { reduce(net, x); });
          }),
-         on_threads([&](spar::threads& net) {
+         on_host_net([&](host_net& net) {
            auto reduce = spar::with_error_feedback<float>(algorithm);
            return steps_on_host(net, [&](auto x) { reduce(net, x); });
          }));
@@ -224,7 +239,7 @@ void compare_solo(const char* system) {
     return all;
   });
   const auto sum = static_cast<float>(steps * ranks * (ranks + 1) / 2);
-  report(system, all_rounds, std::vector<values>(static_cast<std::size_t>(ranks), values(n, sum)));
+  report(system, all_rounds, std::vector<values>(all_rounds.size(), values(n, sum)));
 }
 
 void compare_all() {
@@ -254,11 +269,20 @@ void compare_all() {
 
 int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, 0); // if a system does not end, the output says which
+#ifdef SPAR_OVER_MPI
+  MPI_Init(&argc, &argv);
+  ranks = spar::mpi().size();
+  prints = spar::mpi().rank() == 0;
+#else
   if (argc > 1) ranks = std::atoi(argv[1]);
+#endif
   if (argc > 2) n = std::strtoull(argv[2], nullptr, 10);
   if (argc > 3) eager_bytes = std::strtoull(argv[3], nullptr, 10);
   compare_all();
-  std::printf("%d ranks, %d systems with different bits\n", ranks, failures);
+  if (prints || failures > 0) std::printf("%d ranks, %d systems with different bits\n", ranks, failures);
+#ifdef SPAR_OVER_MPI
+  MPI_Finalize();
+#endif
   return failures == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "systems: %s\n", error.what());

@@ -143,25 +143,40 @@ __global__ void __launch_bounds__(written_tile<T>::threads)
   for (unsigned at = threadIdx.x; at < size; at += tile::threads) dense[first + at] = mine.value[at];
 }
 
+/// A tile of `assign_unlisted`: `rows` entries of each thread, and the part of the list among whose indices theirs are.
+template <class Index>
+struct unlisted_tile {
+  static constexpr unsigned threads = 256, rows = 4;
+  static constexpr std::uint64_t entries = threads * rows, room = 2 * entries;
+
+  block_range part;
+  Index list[room]; // if the part is not longer
+};
+
 template <class T, class Index>
-__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+__global__ void __launch_bounds__(unlisted_tile<Index>::threads)
     assign_unlisted(const Index* indices, const T* values, std::uint64_t count, const Index* listed,
                     std::uint64_t listed_count, T* dense) {
-  constexpr unsigned rows = spar::detail::row_tile::rows;
-  auto& part = spar::detail::block_memory<block_range>();
-  const std::uint64_t first = blockIdx.x * spar::detail::row_tile::values;
-  const std::uint64_t end =
-      count - first < spar::detail::row_tile::values ? count : first + spar::detail::row_tile::values;
-  part.find(listed, listed_count, indices[first], std::uint64_t{indices[end - 1]} + 1);
-  const Index* const list = listed + part.ends[0];
-  const std::uint64_t length = part.ends[1] - part.ends[0];
+  using tile = unlisted_tile<Index>;
+  constexpr unsigned rows = tile::rows;
+  auto& shared = spar::detail::block_memory<tile>();
+  const std::uint64_t first = blockIdx.x * tile::entries;
+  const std::uint64_t end = count - first < tile::entries ? count : first + tile::entries;
   Index index[rows];
   T value[rows];
   SPAR_UNROLL
   for (unsigned row = 0; row < rows; ++row) {
-    const std::uint64_t e = spar::detail::row_position(row, count);
+    const std::uint64_t at = first + row * tile::threads + threadIdx.x, e = at < end ? at : end - 1;
     index[row] = indices[e];
     value[row] = values[e];
+  }
+  shared.part.find(listed, listed_count, indices[first], std::uint64_t{indices[end - 1]} + 1);
+  const Index* list = listed + shared.part.ends[0];
+  const std::uint64_t length = shared.part.ends[1] - shared.part.ends[0];
+  if (length <= tile::room) {
+    for (std::uint64_t at = threadIdx.x; at < length; at += tile::threads) shared.list[at] = list[at];
+    __syncthreads();
+    list = shared.list;
   }
   // Searches for all rows at the same time, so that the reads of one search need not wait for those of another.
   std::uint64_t below[rows] = {}; // indices of the list that are known to be below that of the row
@@ -266,10 +281,10 @@ void start_write_entries(const Index* indices, const T* values, std::uint64_t co
 template <element T, index_type Index>
 void start_assign_unlisted(const Index* indices, const T* values, std::uint64_t count, const Index* listed,
                            std::uint64_t listed_count, T* dense, cudaStream_t stream) {
-  using tile = spar::detail::row_tile;
+  using tile = detail::unlisted_tile<Index>;
   if (count == 0) return;
-  spar::detail::launch(detail::assign_unlisted<T, Index>, spar::detail::tiles_of(count, tile::values), tile::threads,
-                       sizeof(detail::block_range), stream, indices, values, count, listed, listed_count, dense);
+  spar::detail::launch(detail::assign_unlisted<T, Index>, spar::detail::tiles_of(count, tile::entries), tile::threads,
+                       sizeof(tile), stream, indices, values, count, listed, listed_count, dense);
 }
 
 /// Starts a kernel that replaces the value d = dense[indices[e] - begin] by op(d, values[e]) for e < count. The indices

@@ -98,10 +98,11 @@ struct marked_values {
   std::uint32_t marked_in[marking_tile::most_rows]; // bit l: whether lane l's value of the row is marked
 
   /// Marks the values for which `marks(value)` is true, and returns their number. `read(from, row, values)` sets
-  /// `values[r]` to what becomes the value in row `row` + r of `from`, or to anything beyond its end. `leave(at)` gets
-  /// the positions in the vector whose values are kept here; then `write(from, row, values)` gets the values, with
-  /// zeros for those that are kept. `next` has the values of the first rows, and gets those of the rows at
-  /// `ahead(part.rows)`; `ahead(row)` is `part.from(row)` for other rows.
+  /// `values[r]` to what becomes the value in row `row` + r of `from`, or to anything beyond its end. If a row has
+  /// marked values, those of the lanes of the bits of `marked`, all lanes call `leave(from, row, marked, value)`, with
+  /// zeros for values that are kept here. Then `write(from, row, values)` gets the values of all rows, also with these
+  /// zeros. `next` has the values of the first rows, and gets those of the rows at `ahead(part.rows)`; `ahead(row)` is
+  /// `part.from(row)` for other rows.
   template <class Value, class Marks, class Ahead, class Read, class Leave, class Write>
   __device__ std::uint32_t find(const marking_part& part, values_ahead<Value>& next, Marks marks, Ahead ahead,
                                 Read read, Leave leave, Write write) {
@@ -129,8 +130,8 @@ struct marked_values {
             value[rank] = values[r];
             position[rank] = static_cast<std::uint16_t>((begin + first + r) * warp_size + lane);
             values[r] = T{};
-            leave(here.first + (first + r) * warp_size);
           }
+          leave(here, first + r, marked, values[r]);
           count += static_cast<std::uint32_t>(__popc(marked));
         }
         if (lane < marking_tile::rows_at_once) marked_in[begin + first + lane] = marks_of_row;
@@ -149,7 +150,7 @@ struct marked_values {
     next.read_all(part.from(0), read);
     const auto ahead = [&](unsigned row) { return part.from(row); };
     const auto write = [](const lane_rows&, unsigned, const T(&)[marking_tile::rows_at_once]) {};
-    return find(part, next, marks, ahead, read, [](std::uint64_t) {}, write);
+    return find(part, next, marks, ahead, read, [](const lane_rows&, unsigned, std::uint32_t, T) {}, write);
   }
 
   /// Calls `f(has, rank, at, value, is_kept)` in all lanes until each of the `count` marked values has been the one of

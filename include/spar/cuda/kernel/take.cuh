@@ -50,6 +50,16 @@ struct addends {
   __device__ explicit operator T() const { return static_cast<T>(x + added); }
 };
 
+/// The lanes whose values of a row are in the same sector of device memory as that of this lane.
+template <class T>
+__device__ std::uint32_t lanes_of_sector(const T* x) {
+  constexpr unsigned values = 32 / sizeof(T);
+  const unsigned lane = spar::detail::lane_of_thread();
+  const auto in_sector = static_cast<unsigned>((reinterpret_cast<std::uintptr_t>(x) / sizeof(T) + lane) % values);
+  constexpr std::uint64_t lanes = (std::uint64_t{1} << values) - 1;
+  return static_cast<std::uint32_t>(lanes << (lane + values - in_sector) >> values);
+}
+
 template <class T>
 struct take_memory {
   struct step {
@@ -106,9 +116,13 @@ __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Ad
       from.read(x, row, values);
     }
   };
-  // Values that shared memory keeps leave the vector at once, while the cache still has their sectors.
-  const auto leave = [&](std::uint64_t at) {
-    if (!writes_all) rest[at] = T{};
+  // Values that shared memory keeps leave the vector at once, while the cache still has their sectors. Whole sectors
+  // are written, which is faster than parts of them. A row begins at a multiple of a sector after the vector, so a lane
+  // shares its sector with the same lanes in all rows.
+  const std::uint32_t sector = lanes_of_sector(rest);
+  const auto leave = [&](const lane_rows& from, unsigned row, std::uint32_t marked, T value) {
+    if (!writes_all && (marked & sector) != 0 && from.has(row))
+      rest[from.first + row * spar::detail::warp_size] = value;
   };
   const auto write = [&](const lane_rows& from, unsigned row, const T(&values)[marking_tile::rows_at_once]) {
     if (writes_all) from.write(rest, row, values);
