@@ -42,7 +42,6 @@ struct group {
 struct clique { // the ranks of a communicator
   std::vector<ncclComm*> ranks;
   int joined = 0;
-  int finalized = 0;
 };
 
 std::mt19937_64 random_progress;
@@ -252,15 +251,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const auto lock = cuda_double::lock();
   if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) return error;
-  return end_call(comm, [comm] {
-    if (!comm->groups.empty()) return false;
-    if (!std::exchange(comm->finalizing, true)) ++comm->all->finalized;
-    return comm->all->finalized == static_cast<int>(comm->all->ranks.size());
-  });
+  return end_call(comm, [comm] { return comm->finalizing = comm->groups.empty(); });
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const auto lock = cuda_double::lock();
   if (!comm->finalizing) die("a communicator is destroyed before it is finalized");
+  // NCCL frees device memory, which waits for the transfers of all ranks on the device.
+  for (const ncclComm* any : alive) done_here.hazards += any->groups.empty() ? 0 : 1;
   const ncclResult_t result = begin_call(comm);
   ++done_here.destroys; // even if it fails
   free(comm);

@@ -166,6 +166,20 @@ TEST(nccl_failure, of_a_rank_that_does_not_create_its_communicator_is_a_timeout)
   EXPECT_TRUE(ended[0].has("s for all ranks to create their spar::nccl")) << ended[0].error;
 }
 
+TEST(nccl_failure, of_a_rank_that_does_not_destroy_its_communicator_is_a_timeout) {
+  reset(1);
+  const auto ended = outcomes(20, [](spar::threads& control) {
+    net_type net(control);
+    control.set_deadline(1);
+    if (control.rank() != 2) return; // destroys `net`
+    while (!control.dead()) control.progress(true);
+    std::vector<float> x(1);
+    spar::allreduce(net, std::span(x), spar::ring{});
+  });
+  EXPECT_TRUE(ended[2].has("has waited for 1 s for a message from rank 2")) << ended[2].error;
+  for (const outcome& o : ended) EXPECT_EQ(o.did.aborts, 1U);
+}
+
 /// A collective in which rank 0 sends `sent` bytes to rank 1, which expects `expected` bytes.
 struct send_once {
   template <spar::transport Net>

@@ -79,7 +79,7 @@ struct ncclComm {
   std::vector<std::shared_ptr<group>> groups{};
   bool finalized = false;
 
-  enum class purpose { transfer, join, finalize };
+  enum class purpose { transfer, join };
   [[nodiscard]] int tag(purpose what) const { return 3 * number + static_cast<int>(what); }
 };
 
@@ -255,7 +255,6 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) return error;
   if (!comm->groups.empty()) die("a communicator is finalized while transfers are in flight");
   comm->finalized = true;
-  meet(comm, ncclComm::purpose::finalize);
   return end_call(comm);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

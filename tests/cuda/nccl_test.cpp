@@ -73,6 +73,7 @@ std::vector<nccl_double::counts> run(rank_t ranks, std::uint64_t seed, const spa
     EXPECT_EQ(c.joins, 1U);
     EXPECT_EQ(c.destroys, 1U);
     EXPECT_EQ(c.aborts, 0U);
+    EXPECT_EQ(c.hazards, 0U);
     EXPECT_EQ(c.open_groups, 0);
     sends += c.sends;
     receives += c.receives;
@@ -195,12 +196,43 @@ TEST(nccl, communicators_do_not_mix) {
   }
 }
 
+/// Freeing memory waits for the transfers of all ranks on the device, and meanwhile none can start its part of one.
+TEST(nccl, frees_memory_while_no_rank_has_transfers_in_flight) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    reset(seed);
+    const auto hazards = on_ranks(3, [&](spar::threads& control) {
+      control.set_deadline(deadline);
+      {
+        net_type second(control, {.eager_bytes = 0});
+        const auto reduce = [&](net_type& net) {
+          auto x = values_of(control.rank(), 1000, seed, true);
+          spar::allreduce(net, std::span(x), spar::ring{});
+          EXPECT_EQ(x, sum_of(3, 1000, seed, true));
+        };
+        {
+          net_type first(control, {.eager_bytes = 0});
+          reduce(first);
+        }
+        reduce(second);
+      }
+      return nccl_double::of_this_thread().hazards;
+    });
+    EXPECT_EQ(hazards, (std::vector<std::uint64_t>{0, 0, 0})) << "seed " << seed;
+  }
+}
+
+} // namespace
+
+namespace nccl_test {
+
 /// Waits as `mpi` does: `progress(true)` returns only once a coroutine can resume, not after each control message.
 class patient_port : public spar::decorated_port<spar::threads_port> {
  public:
   using decorated_port::decorated_port;
-  auto send(const spar::message_pieces& out, rank_t peer, spar::tag_t tag) { return inner().send(out, peer, tag); }
-  auto receive(spar::message_buffer& in, rank_t peer, spar::tag_t tag) { return inner().receive(in, peer, tag); }
+  auto send(const spar::message_pieces& out, spar::rank_t peer, spar::tag_t tag) {
+    return inner().send(out, peer, tag);
+  }
+  auto receive(spar::message_buffer& in, spar::rank_t peer, spar::tag_t tag) { return inner().receive(in, peer, tag); }
   void progress(bool block) {
     do {
       const spar::scheduler::pause no_resumption(scheduler());
@@ -220,12 +252,16 @@ class patient : public spar::communicator_rank<patient_port> {
   explicit patient(spar::threads& net) : communicator_rank(net.port()) {}
 };
 
+} // namespace nccl_test
+
+namespace {
+
 TEST(nccl, needs_no_messages_of_the_control_transport_to_go_on) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     reset(seed);
     on_ranks(3, [&](spar::threads& control) {
       control.set_deadline(deadline);
-      patient waits(control);
+      nccl_test::patient waits(control);
       spar::nccl net(waits, {.eager_bytes = 0});
       auto x = values_of(net.rank(), 1000, seed, true);
       spar::allreduce(net, std::span(x), spar::ring{});

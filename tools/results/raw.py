@@ -153,11 +153,11 @@ def on_emulated_tree():
     return {m[1]: seconds(m[2]) for line in emulated.splitlines() if (m := form.match(line))}
 
 
-def gpu_part(name, file="gpu_parts.txt"):
-    """The lines of a part of a file: gpu.txt of all parts, or gpu_parts.txt of those that have run again."""
-    found = text(file).split(f"\n== {name}\n")
+def gpu_part(name):
+    """The lines of a part of gpu.txt."""
+    found = text("gpu.txt").split(f"\n== {name}\n")
     if len(found) != 2:
-        raise missing(f"no part '{name}' in {file}")
+        raise missing(f"no part '{name}' in gpu.txt")
     return found[1].split("\n== ")[0].splitlines()
 
 
@@ -173,13 +173,19 @@ def gpu_libraries():
     return [match.groups() for line in gpu_part("kernels beside a copy") if (match := row.match(line))]
 
 
-def gpu_steps(part="a step of Ok-Topk"):
+def gpu_count():
+    """The microseconds from a kernel by way of the host to the next kernel: the median, the least and the greatest."""
+    row = re.compile(r"count to the host and back +([\d.]+) \(([\d.]+) \.\. ([\d.]+)\) us")
+    return next(match.groups() for line in gpu_part("kernels beside a copy") if (match := row.match(line)))
+
+
+def gpu_steps():
     """For the ring and Ok-Topk: milliseconds a step and of its kernels, the ratio to the least bytes, and counts."""
-    return {line.split()[0]: line.split()[1:7] for line in gpu_part(part)
+    return {line.split()[0]: line.split()[1:7] for line in gpu_part("a step of Ok-Topk")
             if re.match(r"(ring|Ok-Topk) +[\d.]+ +[\d.]+", line)}
 
 
 def gpu_systems(part):
     """The time of each system in a table of spar_perf, as the program prints it."""
     row = re.compile(r"(\S+) +(?:(device|entries|staged) +)?\d+ .* ([\d.]+ \w+) +\((.+?) \.\. (.+?)\) ")
-    return {match[1]: match.groups()[1:] for line in gpu_part(part, "gpu.txt") if (match := row.match(line))}
+    return {match[1]: match.groups()[1:] for line in gpu_part(part) if (match := row.match(line))}

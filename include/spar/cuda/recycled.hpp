@@ -109,6 +109,8 @@ class recycled_memory {
     return best == nullptr ? lease() : lease(*best);
   }
   [[nodiscard]] std::size_t count() const noexcept { return buffers_.size(); }
+  /// Frees all buffers, of which none may be in use.
+  void free() noexcept { buffers_.clear(); }
 
  protected:
   explicit recycled_memory(const kind& of) noexcept : kind_(of) {}

@@ -9,13 +9,12 @@
 #include <spar/cuda/runtime.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/operation.hpp>
-#include <spar/runtime/pending.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/transport/decorator.hpp>
 #include <spar/transport/nccl/agreement.hpp>
 #include <spar/transport/nccl/communicator.hpp>
 #include <spar/transport/nccl/memory.hpp>
-#include <spar/transport/nccl/share_id.hpp>
+#include <spar/transport/nccl/together.hpp>
 #include <spar/transport/nccl/transfer.hpp>
 
 #include <coroutine>
@@ -65,10 +64,7 @@ class nccl_port : public decorated_port<Control> {
     try {
       if (node().dead()) node().failure().raise_peer_failed();
       device_.emplace();
-      ncclUniqueId id{};
-      if (rank() == 0) id = detail::nccl_communicator::new_id();
-      run_collective(inner(), detail::share_nccl_id::agreed, detail::share_nccl_id{}, &id);
-      device_->join(id, rank(), size());
+      device_->join(detail::shared_nccl_id(inner()), rank(), size());
       wait_for([this] { return device_->settled(); }, "all ranks to create their spar::nccl");
       subscriber_.self = this;
       subscriber_.on_message = [](void* self, rank_t source, std::string_view text) {
@@ -385,12 +381,16 @@ class nccl_port : public decorated_port<Control> {
     }
   }
 
-  /// Frees the NCCL communicator once no rank has transfers in flight.
+  /// Frees the NCCL communicator and all buffers while no rank has transfers in flight, because freeing memory waits
+  /// for the transfers of all ranks on the device, and keeps ranks of this process from starting their parts of these.
   void close() {
     wait_for([this] { return transfers_.empty(); }, "the transfers of cancelled operations to end");
+    detail::meet(inner());
     device_->finalize();
-    wait_for([this] { return device_->settled(); }, "all ranks to destroy their spar::nccl");
+    wait_for([this] { return device_->settled(); }, "NCCL to finalize its communicator");
     device_->destroy();
+    memory_.free();
+    detail::meet(inner());
   }
   /// Makes progress until `done()` is true. Throws `peer_failed` if a rank fails, and `timeout` after the deadline.
   template <class Done>

@@ -77,7 +77,7 @@ class nccl_communicator {
     check_nccl(ended, call_);
   }
 
-  /// Starts to wait until no rank of the communicator has transfers in flight; collective.
+  /// Starts to finalize the communicator. Waits for the transfers of this rank, but for no other rank.
   void finalize() {
     call_ = "ncclCommFinalize";
     check_nccl(ncclCommFinalize(comm_), call_);

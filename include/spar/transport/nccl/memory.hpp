@@ -79,6 +79,12 @@ class nccl_memory {
     host.used_by(values);
   }
 
+  /// Frees all buffers, of which none may be in use.
+  void free() {
+    pinned_.free();
+    device_.free();
+  }
+
  private:
   static std::byte* bytes_of(const lease& room) noexcept { return static_cast<std::byte*>(room.data()); }
 
