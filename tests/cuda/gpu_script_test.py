@@ -53,6 +53,9 @@ def main():
         code, said, _ = run(room, 570, gpu=False)
         assert code == 77 and said == "", (code, said)
 
+        (room / "openmpi").mkdir()
+        carried = room / "build/gpu/carried/openmpi.tar.xz"
+        subprocess.run(["tar", "-cJf", carried, "-C", room, "openmpi"], check=True)
         code, said, _ = run(room, 570)
         assert code == 0, said
         assert "failed" not in said and "cannot link" not in said, said
@@ -62,13 +65,16 @@ def main():
             assert f"ran {part}" in said, (part, said)
         for ranks in (2, 4, 8):
             assert f"\nskipped: NCCL with {ranks} ranks" in said, said
+            assert f"\nskipped: bits of the systems over NCCL, {ranks} ranks, eager_bytes 20000" in said, said
         assert "started by openmpi 4 build/gpu/systems_over_mpi" in said, said
         assert "\nskipped: bits of systems_over_nccl_and_mpi, 4 processes" in said, said
 
-        # A program that fails, one that cannot be linked, and NCCL's, whose failure does not count.
+        # Without Open MPI, a program that fails, one that cannot be linked, and NCCL's, whose failure does not count.
+        carried.unlink()
         code, said, _ = run(room, 570, "gpu_kernels exit 3\nnccl exit 1", "-lz")
         assert code == 1 and "failed with exit status 3" in said and "ran spar_perf_gpu" in said, said
         assert "ran nccl 8" in said and "cannot link images_on_gpu: error: -lz" in said, said
+        assert "== bits of systems_over_mpi, 2 processes\nskipped: Open MPI is not carried" in said, said
         failed = [line for line in said.splitlines() if line.startswith("failed: ")]
         assert failed == ["failed: device_feedback", "failed: on_device", "failed: images_on_gpu",
                           "failed: kernels beside a copy"], failed

@@ -81,6 +81,15 @@ void count_hazard() {
     if (comm->owner == std::this_thread::get_id() && !comm->groups.empty()) ++done_here.hazards;
   }
 }
+/// A release waits for the transfers of all ranks on the device.
+void count_release() {
+  count_hazard();
+  for (const ncclComm* comm : alive) {
+    if (comm->groups.empty()) continue;
+    ++done_here.releases;
+    break;
+  }
+}
 
 /// Counts a call; returns the error with which it must fail, or ncclSuccess.
 ncclResult_t begin_call() { return ++done_here.calls == call_that_fails ? ncclSystemError : ncclSuccess; }
@@ -231,6 +240,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   all->ranks[static_cast<std::size_t>(rank)] = c;
   alive.push_back(c);
   cuda_double::on_allocation(count_hazard);
+  cuda_double::on_release(count_release);
   ++done_here.joins;
   if (++c->all->joined == size) joining.erase(number); // `all` refers to it no longer
   c->call = [c] { return c->all->joined == static_cast<int>(c->all->ranks.size()); };
@@ -256,8 +266,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const auto lock = cuda_double::lock();
   if (!comm->finalizing) die("a communicator is destroyed before it is finalized");
-  // NCCL frees device memory, which waits for the transfers of all ranks on the device.
-  for (const ncclComm* any : alive) done_here.hazards += any->groups.empty() ? 0 : 1;
+  count_release(); // NCCL frees device memory
   const ncclResult_t result = begin_call(comm);
   ++done_here.destroys; // even if it fails
   free(comm);

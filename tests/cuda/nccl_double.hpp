@@ -36,9 +36,9 @@ struct counts {
   std::uint64_t sends = 0;
   std::uint64_t receives = 0;
   std::uint64_t bytes_sent = 0;
-  std::uint64_t hazards = 0; // allocations and releases of memory while a group of this thread is in flight, and
-                             // groups of any threads in flight while this one destroys a communicator
-  int open_groups = 0;       // ncclGroupStart without ncclGroupEnd
+  std::uint64_t hazards = 0;  // allocations and releases of memory while a group of this thread is in flight
+  std::uint64_t releases = 0; // of memory, also of a communicator, while a group of any thread is in flight
+  int open_groups = 0;        // ncclGroupStart without ncclGroupEnd
 };
 counts of_this_thread();
 /// The number of communicators that are neither destroyed nor aborted, of all threads.

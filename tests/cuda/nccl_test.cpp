@@ -73,7 +73,7 @@ std::vector<nccl_double::counts> run(rank_t ranks, std::uint64_t seed, const spa
     EXPECT_EQ(c.joins, 1U);
     EXPECT_EQ(c.destroys, 1U);
     EXPECT_EQ(c.aborts, 0U);
-    EXPECT_EQ(c.hazards, 0U);
+    EXPECT_EQ(c.releases, 0U);
     EXPECT_EQ(c.open_groups, 0);
     sends += c.sends;
     receives += c.receives;
@@ -200,7 +200,7 @@ TEST(nccl, communicators_do_not_mix) {
 TEST(nccl, frees_memory_while_no_rank_has_transfers_in_flight) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     reset(seed);
-    const auto hazards = on_ranks(3, [&](spar::threads& control) {
+    const auto releases = on_ranks(3, [&](spar::threads& control) {
       control.set_deadline(deadline);
       {
         net_type second(control, {.eager_bytes = 0});
@@ -215,9 +215,9 @@ TEST(nccl, frees_memory_while_no_rank_has_transfers_in_flight) {
         }
         reduce(second);
       }
-      return nccl_double::of_this_thread().hazards;
+      return nccl_double::of_this_thread().releases;
     });
-    EXPECT_EQ(hazards, (std::vector<std::uint64_t>{0, 0, 0})) << "seed " << seed;
+    EXPECT_EQ(releases, (std::vector<std::uint64_t>{0, 0, 0})) << "seed " << seed;
   }
 }
 

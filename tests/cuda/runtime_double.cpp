@@ -41,6 +41,7 @@ std::recursive_mutex all;
 std::mt19937_64 random_progress;
 bool held = false, stopped = false;
 void (*before_allocation)() = nullptr;
+void (*before_release)() = nullptr;
 CUstream_st default_stream; // of every device
 std::vector<CUstream_st*> streams{&default_stream};
 std::map<char*, std::size_t> device_memory, pinned_memory;
@@ -184,6 +185,10 @@ void on_allocation(void (*what)()) {
   const std::lock_guard lock(all);
   before_allocation = what;
 }
+void on_release(void (*what)()) {
+  const std::lock_guard lock(all);
+  before_release = what;
+}
 std::size_t pinned_bytes() {
   const std::lock_guard lock(all);
   std::size_t sum = 0;
@@ -255,7 +260,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
 cudaError_t cudaFree(void* p) {
   if (p == nullptr) return cudaSuccess;
   const std::lock_guard lock(all);
-  if (before_allocation != nullptr) before_allocation();
+  if (before_release != nullptr) before_release();
   for (CUstream_st* stream : streams) { // as cudaFree does
     if (stream->device == own_device || stream == &default_stream) cuda_double::finish(stream);
   }
@@ -276,6 +281,7 @@ cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
 cudaError_t cudaFreeHost(void* p) {
   const std::lock_guard lock(all);
   if (p == nullptr) return cudaSuccess;
+  if (before_release != nullptr) before_release();
   if (pinned_memory.erase(static_cast<char*>(p)) == 0) return cudaErrorInvalidValue;
   std::free(p);
   return cudaSuccess;

@@ -55,8 +55,10 @@ void set_device_of_memory(int device);
 std::size_t device_allocations();
 /// Whether devices can access each other's memory.
 void let_peers_reach_each_other(bool on);
-/// Makes every allocation, and every release of device memory, call `what` first, because CUDA may wait for the device.
+/// Makes every allocation call `what` first, because CUDA may wait for the device.
 void on_allocation(void (*what)());
+/// The same for every release of device memory or page-locked memory.
+void on_release(void (*what)());
 
 /// The values in device memory after all work in the stream.
 template <class T>

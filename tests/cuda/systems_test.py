@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tests/cuda/systems_test.py [NCCL_INCLUDE_DIR NCCL_LIBRARY]
 
-Compiles tests/cuda/systems.cu, with every system of the papers, by nvcc for sm_80 and sm_90, over threads and over
-NCCL, and links it with the CUDA runtime and NCCL. Where there is a GPU, the programs run there; otherwise they must
-start, and end because there is no device. Names what it skips; exit status 77 without nvcc.
+Compiles tests/cuda/systems.cu, with every system of the papers, by nvcc for sm_80 and sm_90, over threads, NCCL and
+Open MPI, and links it with the CUDA runtime, NCCL and MPI. Where there is a GPU, the programs run there; otherwise they
+must start, and end because there is no device. Names what it skips; exit status 77 without nvcc.
 """
 
 import os
@@ -27,6 +27,13 @@ if len(sys.argv) == 3:
     transports["NCCL"] = ["-DSPAR_OVER_NCCL", f"-I{include}", library, f"-Xlinker=-rpath={os.path.dirname(library)}"]
 else:
     print("skipped: over NCCL (no nccl.h, or no libnccl)")
+if shutil.which("mpicxx.openmpi"):
+    shown = [subprocess.run(["mpicxx.openmpi", f"--showme:{what}"], capture_output=True, text=True, check=True).stdout
+             for what in ("incdirs", "libdirs", "libs")]
+    transports["MPI"] = ["-DSPAR_OVER_MPI"] + [f"{option}{word}" for option, words in zip(("-I", "-L", "-l"), shown)
+                                               for word in words.split()]
+else:
+    print("skipped: over MPI (no Open MPI)")
 smi = shutil.which("nvidia-smi")
 has_gpu = smi is not None and subprocess.run([smi, "-L"], capture_output=True).returncode == 0
 failures = []

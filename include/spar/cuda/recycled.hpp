@@ -109,7 +109,7 @@ class recycled_memory {
     return best == nullptr ? lease() : lease(*best);
   }
   [[nodiscard]] std::size_t count() const noexcept { return buffers_.size(); }
-  /// Frees all buffers, of which none may be in use.
+  /// Frees all buffers, which nobody may use any more.
   void free() noexcept { buffers_.clear(); }
 
  protected:

@@ -425,8 +425,9 @@ class nccl_port : public decorated_port<Control> {
 /// an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank uses a GPU of its own,
 /// which must be the current device whenever the rank uses this object; otherwise a call throws `invalid_argument`
 /// before anything is sent, as it does if a span, vector or stream of the call is in device memory. Construction and
-/// destruction are collective, except after the failure of a rank. All ranks must create their objects in the same
-/// order, just as all ranks must start collectives in the same order.
+/// destruction are collectives of the wrapped communicator, which all ranks must start in the same order as its others,
+/// except after a failure. The destructor waits for the other ranks, and after the deadline aborts the communicator.
+/// Destroy an object only while no call is in flight on another.
 ///
 /// If ranks are threads of one process, device memory may be freed, and an `on_device` or `device_feedback` destroyed,
 /// only when no rank is in a call: cudaFree waits for the transfers of all ranks on its GPU, and on GPUs that can
@@ -435,8 +436,7 @@ class nccl_port : public decorated_port<Control> {
 /// If NCCL or CUDA fails on a rank, the calls of all ranks end in an error: on that rank in `nccl_error`, `cuda_error`
 /// or `peer_failed`, on all others in `peer_failed`, or in the error by which their own NCCL notices the failure. Calls
 /// make progress only while the program waits for, or polls, calls on this object, or calls `progress`. The deadline of
-/// an operation begins when it starts, not when an algorithm first awaits it. Experimental: tested on a double of NCCL,
-/// and with ranks that share one GPU.
+/// an operation begins when it starts, not when an algorithm first awaits it. Experimental: only one GPU has run it.
 template <communicates Control>
 class nccl : public communicator_rank<nccl_port<detail::port_type_of<Control>>> {
  public:

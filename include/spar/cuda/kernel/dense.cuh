@@ -143,14 +143,15 @@ __global__ void __launch_bounds__(written_tile<T>::threads)
   for (unsigned at = threadIdx.x; at < size; at += tile::threads) dense[first + at] = mine.value[at];
 }
 
-/// A tile of `assign_unlisted`: `rows` entries of each thread, and the part of the list among whose indices theirs are.
+/// A tile of `assign_unlisted`: `rows` entries of each thread, and the part of the list between the first and the last
+/// index of these entries.
 template <class Index>
 struct unlisted_tile {
   static constexpr unsigned threads = 256, rows = 4;
   static constexpr std::uint64_t entries = threads * rows, room = 2 * entries;
 
   block_range part;
-  Index list[room]; // if the part is not longer
+  Index list[room]; // a copy of the part, if it has at most `room` indices
 };
 
 template <class T, class Index>

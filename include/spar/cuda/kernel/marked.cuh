@@ -98,11 +98,11 @@ struct marked_values {
   std::uint32_t marked_in[marking_tile::most_rows]; // bit l: whether lane l's value of the row is marked
 
   /// Marks the values for which `marks(value)` is true, and returns their number. `read(from, row, values)` sets
-  /// `values[r]` to what becomes the value in row `row` + r of `from`, or to anything beyond its end. If a row has
-  /// marked values, those of the lanes of the bits of `marked`, all lanes call `leave(from, row, marked, value)`, with
-  /// zeros for values that are kept here. Then `write(from, row, values)` gets the values of all rows, also with these
-  /// zeros. `next` has the values of the first rows, and gets those of the rows at `ahead(part.rows)`; `ahead(row)` is
-  /// `part.from(row)` for other rows.
+  /// `values[r]` to what becomes the value in row `row` + r of `from`, or to anything beyond its end. For each row with
+  /// marked values, all lanes call `leave(from, row, marked, value)`: bit l of `marked` says whether lane l's value is
+  /// marked, and `value` is 0 if the lane's value is kept here. Then `write(from, row, values)` gets the values of all
+  /// rows, also with these zeros. `next` has the values of the first rows, and gets those of the rows at
+  /// `ahead(part.rows)`; `ahead(row)` is `part.from(row)` for other rows.
   template <class Value, class Marks, class Ahead, class Read, class Leave, class Write>
   __device__ std::uint32_t find(const marking_part& part, values_ahead<Value>& next, Marks marks, Ahead ahead,
                                 Read read, Leave leave, Write write) {

@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(take_block::threads, take_block::at_once<T, Ad
     }
   };
   // Values that shared memory keeps leave the vector at once, while the cache still has their sectors. Whole sectors
-  // are written, which is faster than parts of them. A row begins at a multiple of a sector after the vector, so a lane
-  // shares its sector with the same lanes in all rows.
+  // are written, which is faster than parts of them. Each row begins a whole number of sectors after `rest`, so a lane
+  // shares its sector with the same lanes in every row.
   const std::uint32_t sector = lanes_of_sector(rest);
   const auto leave = [&](const lane_rows& from, unsigned row, std::uint32_t marked, T value) {
     if (!writes_all && (marked & sector) != 0 && from.has(row))

@@ -79,7 +79,7 @@ class nccl_memory {
     host.used_by(values);
   }
 
-  /// Frees all buffers, of which none may be in use.
+  /// Frees all buffers, which nobody may use any more.
   void free() {
     pinned_.free();
     device_.free();
