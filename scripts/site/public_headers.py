@@ -75,7 +75,8 @@ INTERNAL = """
     transport/nccl/agreement.hpp
     transport/nccl/communicator.hpp
     transport/nccl/memory.hpp
-    transport/nccl/together.hpp
+    transport/nccl/operation.hpp
+    transport/nccl/share_id.hpp
     transport/nccl/transfer.hpp
     transport/sim/cores.hpp
     transport/sim/deadlock_report.hpp

@@ -9,12 +9,14 @@
 #include <spar/cuda/runtime.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/operation.hpp>
+#include <spar/runtime/pending.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/transport/decorator.hpp>
 #include <spar/transport/nccl/agreement.hpp>
 #include <spar/transport/nccl/communicator.hpp>
 #include <spar/transport/nccl/memory.hpp>
-#include <spar/transport/nccl/together.hpp>
+#include <spar/transport/nccl/operation.hpp>
+#include <spar/transport/nccl/share_id.hpp>
 #include <spar/transport/nccl/transfer.hpp>
 
 #include <coroutine>
@@ -64,7 +66,10 @@ class nccl_port : public decorated_port<Control> {
     try {
       if (node().dead()) node().failure().raise_peer_failed();
       device_.emplace();
-      device_->join(detail::shared_nccl_id(inner()), rank(), size());
+      ncclUniqueId id{};
+      if (rank() == 0) id = detail::nccl_communicator::new_id();
+      run_collective(inner(), detail::share_nccl_id::agreed, detail::share_nccl_id{}, &id);
+      device_->join(id, rank(), size());
       wait_for([this] { return device_->settled(); }, "all ranks to create their spar::nccl");
       subscriber_.self = this;
       subscriber_.on_message = [](void* self, rank_t source, std::string_view text) {
@@ -98,10 +103,10 @@ class nccl_port : public decorated_port<Control> {
   /// payload. The payload of a send must exist until its call ends; if the call fails, until `wait_until_idle` has
   /// returned.
   auto send(const message_pieces& out, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
-    return started(*this, tag, ship(out, peer, tag, values));
+    return detail::nccl_operation(failed_, tag, ship(out, peer, tag, values));
   }
   auto receive(message_buffer& in, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
-    return started(*this, tag, fetch(in, peer, tag, values));
+    return detail::nccl_operation(failed_, tag, fetch(in, peer, tag, values));
   }
 
   /// Does not block while this rank has work for NCCL or transfers in flight, because only polling completes them.
@@ -149,33 +154,9 @@ class nccl_port : public decorated_port<Control> {
     group* next = nullptr;
   };
 
-  /// A send or a receive, which is a coroutine. Awaited through constant references by the awaiters that wrap it.
-  class [[nodiscard]] started {
-   public:
-    started(nccl_port& net, tag_t tag, task<void>&& work) noexcept : net_(&net), tag_(tag), work_(std::move(work)) {}
-    [[nodiscard]] bool await_ready() const noexcept { return work_.await_ready(); }
-    void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_.await_suspend(waiting); }
-    /// If another operation of the same call has failed on this rank, throws its error instead of `peer_failed`.
-    void await_resume() const {
-      try {
-        work_.await_resume();
-      } catch (const peer_failed&) {
-        if (net_->failed_ && sequence_of(net_->failed_tag_) == sequence_of(tag_)) std::rethrow_exception(net_->failed_);
-        throw;
-      }
-    }
-
-   private:
-    nccl_port* net_;
-    tag_t tag_;
-    mutable task<void> work_;
-  };
   /// Called with the exception that ends an operation, which its call may await only later: aborts at once.
   [[noreturn, gnu::cold]] void fail(tag_t tag) {
-    if (!failed_) {
-      failed_ = std::current_exception();
-      failed_tag_ = tag;
-    }
+    failed_.note(tag);
     abort_and_rethrow(inner());
   }
 
@@ -235,7 +216,7 @@ class nccl_port : public decorated_port<Control> {
       transfer* const t = begin(true, peer, tag, in.head(), in.on_device());
       operation<nccl_port, transfer> received(*this, t);
       transfers_.offer(*t, id);
-      notify_peer(detail::nccl_note::kind::offer, *t);
+      notify(peer, detail::nccl_note::kind::offer, t->id, t->epoch);
       co_await received;
       detail::nccl_memory::deliver(*t, in, values);
     } catch (const peer_failed&) {
@@ -286,18 +267,24 @@ class nccl_port : public decorated_port<Control> {
     records_.recycle(t);
   }
 
-  void notify_peer(detail::nccl_note::kind what, const transfer& t) {
-    const detail::nccl_note note{.subscriber = subscriber_.number, .what = what, .id = t.id, .epoch = t.epoch};
-    inner().post(part_of(control_message::purpose::round, rank(), note.text(), 0), t.peer);
+  void notify(rank_t peer, detail::nccl_note::kind what, std::uint64_t id = 0, std::uint64_t epoch = 0) {
+    const detail::nccl_note note{.subscriber = subscriber_.number, .what = what, .id = id, .epoch = epoch};
+    inner().post(part_of(control_message::purpose::round, rank(), note.text(), 0), peer);
   }
 
   /// Called when this rank makes progress, whatever its coroutines wait for.
   void on_message(rank_t source, const detail::nccl_note& note) {
+    using kind = detail::nccl_note::kind;
     if (node().dead()) return;
-    if (note.what == detail::nccl_note::kind::offer)
-      notify_peer(detail::nccl_note::kind::decision, transfers_.decide(source, note.id, note.epoch));
-    else
+    if (note.what == kind::offer) {
+      notify(source, kind::decision, note.id, transfers_.decide(source, note.id, note.epoch).epoch);
+    } else if (note.what == kind::decision) {
       transfers_.learn(source, note.id, note.epoch);
+    } else if (note.what == kind::arrival) {
+      arrive();
+    } else {
+      ++meetings_;
+    }
     // Ends a blocking `progress` of the control transport, which over MPI otherwise waits for a message.
     scheduler().post(std::noop_coroutine());
   }
@@ -385,12 +372,25 @@ class nccl_port : public decorated_port<Control> {
   /// for the transfers of all ranks on the device, and keeps ranks of this process from starting their parts of these.
   void close() {
     wait_for([this] { return transfers_.empty(); }, "the transfers of cancelled operations to end");
-    detail::meet(inner());
+    meet();
     device_->finalize();
     wait_for([this] { return device_->settled(); }, "NCCL to finalize its communicator");
     device_->destroy();
     memory_.free();
-    detail::meet(inner());
+    meet();
+  }
+  /// Waits until all ranks have come. Not a collective of the control transport, because other ranks may be in a call.
+  void meet() {
+    const std::uint64_t after = meetings_ + 1;
+    rank() == 0 ? arrive() : notify(0, detail::nccl_note::kind::arrival);
+    wait_for([&] { return meetings_ == after; }, "all ranks to destroy their spar::nccl");
+  }
+  /// Called on rank 0 for each rank that has come.
+  void arrive() {
+    if (++arrived_ < size()) return;
+    arrived_ = 0;
+    ++meetings_;
+    for (rank_t peer = 1; peer < size(); ++peer) notify(peer, detail::nccl_note::kind::all_arrived);
   }
   /// Makes progress until `done()` is true. Throws `peer_failed` if a rank fails, and `timeout` after the deadline.
   template <class Done>
@@ -412,10 +412,11 @@ class nccl_port : public decorated_port<Control> {
   detail::slab<group> groups_;
   detail::nccl_agreement transfers_;
   std::vector<transfer*> due_; // the transfers of one group
+  rank_t arrived_ = 0;         // at the present meeting, on rank 0
+  std::uint64_t meetings_ = 0; // at which all ranks have arrived
   group* launching_ = nullptr; // submitted, but perhaps not yet in the stream
   bool reads_freed_memory_ = false;
-  std::exception_ptr failed_; // the error of the first operation that has failed on this rank
-  tag_t failed_tag_ = 0;      // the tag of this operation
+  detail::nccl_failure failed_;
   detail::record_queue<group> in_flight_;
   detail::control_subscriber subscriber_;
 };
@@ -424,10 +425,9 @@ class nccl_port : public decorated_port<Control> {
 /// page-locked memory or, with `on_device`, from device memory to device memory. The wrapped communicator, for example
 /// an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank uses a GPU of its own,
 /// which must be the current device whenever the rank uses this object; otherwise a call throws `invalid_argument`
-/// before anything is sent, as it does if a span, vector or stream of the call is in device memory. Construction and
-/// destruction are collectives of the wrapped communicator, which all ranks must start in the same order as its others,
-/// except after a failure. The destructor waits for the other ranks, and after the deadline aborts the communicator.
-/// Destroy an object only while no call is in flight on another.
+/// before anything is sent, as it does if a span, vector or stream of the call is in device memory. All ranks must
+/// create, use and destroy their objects in the same order. The destructor waits for the other ranks, and after the
+/// deadline aborts the wrapped communicator; call it only while no call is in flight on another `nccl`.
 ///
 /// If ranks are threads of one process, device memory may be freed, and an `on_device` or `device_feedback` destroyed,
 /// only when no rank is in a call: cudaFree waits for the transfers of all ranks on its GPU, and on GPUs that can

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <spar/collective/allreduce/ring.hpp>
+#include <spar/collective/basic/barrier.hpp>
 #include <spar/collective/basic/largest.hpp>
 #include <spar/collective/tree/compressed_flex.hpp>
 #include <spar/collective/tree/flex_execute.hpp>
 #include <spar/collective/tree/tree_plans.hpp>
 #include <spar/core/policy/slot.hpp>
-#include <spar/runtime/barrier.hpp>
 #include <spar/storage/storage.hpp>
 #include <spar/topology/flat.hpp>
 #include <spar/topology/flex_plan.hpp>

@@ -2,7 +2,7 @@
 // No rank leaves a barrier before all ranks have entered it.
 #include "support/ranks.hpp"
 
-#include <spar/runtime/barrier.hpp>
+#include <spar/collective/basic/barrier.hpp>
 #include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
