@@ -221,10 +221,6 @@ TEST(nccl, frees_memory_while_no_rank_has_transfers_in_flight) {
   }
 }
 
-} // namespace
-
-namespace nccl_test {
-
 /// Waits as `mpi` does: `progress(true)` returns only once a coroutine can resume, not after each control message.
 class patient_port : public spar::decorated_port<spar::threads_port> {
  public:
@@ -252,16 +248,12 @@ class patient : public spar::communicator_rank<patient_port> {
   explicit patient(spar::threads& net) : communicator_rank(net.port()) {}
 };
 
-} // namespace nccl_test
-
-namespace {
-
 TEST(nccl, needs_no_messages_of_the_control_transport_to_go_on) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     reset(seed);
     on_ranks(3, [&](spar::threads& control) {
       control.set_deadline(deadline);
-      nccl_test::patient waits(control);
+      patient waits(control);
       spar::nccl net(waits, {.eager_bytes = 0});
       auto x = values_of(net.rank(), 1000, seed, true);
       spar::allreduce(net, std::span(x), spar::ring{});
