@@ -128,14 +128,19 @@ std::vector<std::byte> to_bytes(std::span<const std::uint64_t> words, std::span<
   head.width = width_of<T>;
   head.length = residual.size();
   head.words = words.size();
-  std::vector<std::byte> out;
-  const auto append = [&](const auto& bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); };
-  append(std::as_bytes(std::span(&head, 1)));
-  append(std::as_bytes(std::span(names)));
-  append(std::as_bytes(words));
-  append(std::as_bytes(residual));
-  const std::uint32_t checksum = crc32c(out.data(), out.size());
-  append(std::as_bytes(std::span(&checksum, 1)));
+  const std::size_t body = sizeof head + names.size() + words.size_bytes() + residual.size_bytes();
+  std::vector<std::byte> out(body + sizeof(std::uint32_t));
+  std::byte* to = out.data();
+  const auto append = [&](const void* from, std::size_t bytes) {
+    if (bytes != 0) std::memcpy(to, from, bytes);
+    to += bytes;
+  };
+  append(&head, sizeof head);
+  append(names.data(), names.size());
+  append(words.data(), words.size_bytes());
+  append(residual.data(), residual.size_bytes());
+  const std::uint32_t checksum = crc32c(out.data(), body);
+  append(&checksum, sizeof checksum);
   return out;
 }
 

@@ -203,13 +203,14 @@ class message_buffer {
   template <class T>
   void place(std::size_t i, std::span<T> destination) {
     places_[i] = std::as_writable_bytes(destination);
+    sizes_[i] = destination.size_bytes();
     expected_ = placed_ = true;
   }
   /// Makes the transport accept only a payload of one piece of exactly `bytes` bytes, and copy the piece to memory of
   /// this rank, because the sender may need its own memory before this rank has read the piece.
   void expect(std::size_t bytes) noexcept {
     places_ = {};
-    places_[0] = {static_cast<std::byte*>(nullptr), bytes};
+    sizes_ = {bytes};
     expected_ = true;
     placed_ = false;
   }
@@ -267,18 +268,15 @@ class message_buffer {
   [[nodiscard]] header& arrived() noexcept { return head_; }
   /// Whether the pieces have the sizes set by `place` or `expect`; true if no sizes are set. If a size differs, the
   /// receive ends without a payload. The channel then checks the header and calls `check_fit`, which throws.
-  [[nodiscard]] bool fits() const noexcept {
-    return !expected_ || (head_.lengths[0] == places_[0].size() && head_.lengths[1] == places_[1].size() &&
-                          head_.lengths[2] == places_[2].size());
-  }
+  [[nodiscard]] bool fits() const noexcept { return !expected_ || head_.lengths == sizes_; }
 
   /// Throws `mismatch` if the size of a piece differs from the size set by `place` or `expect`.
   void check_fit() const {
     if (fits()) return;
     for (std::size_t i = 0; i < max_pieces; ++i) {
-      if (head_.lengths[i] != places_[i].size()) {
+      if (head_.lengths[i] != sizes_[i]) {
         raise<mismatch>({"piece ", i, " of a message has ", head_.lengths[i], " bytes, but the receiver expects ",
-                         places_[i].size(), " bytes"});
+                         sizes_[i], " bytes"});
       }
     }
   }
@@ -352,11 +350,12 @@ class message_buffer {
   header head_{};
   payload_views pieces_{};
   std::array<std::span<std::byte>, max_pieces> places_{};
+  std::array<std::uint64_t, max_pieces> sizes_{};
   buffer<std::byte> storage_;
   void (*release_)(void*) noexcept = nullptr;
   void* lender_ = nullptr;
   device_loan* loan_ = nullptr;
-  bool expected_ = false; // pieces must have the sizes in `places_`
+  bool expected_ = false; // pieces must have the sizes in `sizes_`
   bool placed_ = false;   // pieces must be written to `places_`
   bool on_device_ = false;
 };

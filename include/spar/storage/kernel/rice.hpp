@@ -181,14 +181,14 @@ std::byte* write_unary(const U* __restrict x, std::size_t count, unsigned bits, 
   return out + (at + 7) / 8;
 }
 
-/// Reads `count` unary numbers from the bytes between `in` and `end`, and adds each, shifted left by `bits`, to the
-/// number in x. Returns the end of the last byte with a one, or nullptr if the bytes end before.
+/// Reads `count` unary numbers, at least one, from the bytes between `in` and `end`, and adds each, shifted left by
+/// `bits`, to the number in x. Returns the end of the last byte with a one, or nullptr if the bytes end before.
 template <class U>
 const std::byte* add_unary(const std::byte* in, const std::byte* end, std::size_t count, unsigned bits,
                            U* __restrict x) {
   std::array<std::uint64_t, unary_words> words;
   std::size_t filled = 0, ones = 0;
-  while (ones < count) {
+  do {
     const std::byte* const at = in + 8 * filled;
     if (at >= end || filled == unary_words) return nullptr;
     std::uint64_t word = 0;
@@ -198,7 +198,7 @@ const std::byte* add_unary(const std::byte* in, const std::byte* end, std::size_
       std::memcpy(&word, at, static_cast<std::size_t>(end - at));
     words[filled++] = word;
     ones += popcount(word);
-  }
+  } while (ones < count);
   std::array<std::uint16_t, 8 + position_room> room;
   std::uint16_t* const position = room.data() + 8;
   std::uint16_t* const before = position - 1; // the position of the one before
