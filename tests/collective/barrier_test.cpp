@@ -8,8 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -25,11 +27,12 @@ struct meet : spar::algorithm_defaults {
 
   template <spar::transport Net, spar::element T, spar::reduction<T> Op>
   spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
+    const spar::dissemination_barrier barrier;
     for (int round = 0; round < 5; ++round) {
       const spar::recursive_doubling reduce;
       if (late && round % 2 == 1) co_await reduce(net, x, op);
       ++*come;
-      co_await spar::barrier(net);
+      co_await barrier(net);
       EXPECT_GE(*come, (round + 1) * net.size()) << "round " << round;
     }
   }
@@ -64,6 +67,80 @@ TEST(barrier, nobody_is_through_before_all_have_come) {
       }
     }
   }
+}
+
+/// Enters the barrier of the front door three times, without a name, with a name, and with two barriers in flight.
+struct meet_at_the_front_door {
+  std::atomic<int>* come;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::uint64_t rounds = 0;
+    while ((1 << rounds) < net.size()) ++rounds;
+    ++*come;
+    auto first = spar::start_barrier(net);
+    co_await std::move(first);
+    EXPECT_GE(*come, net.size());
+    EXPECT_EQ(first.statistics().messages_sent, rounds);
+    EXPECT_EQ(first.statistics().bytes_sent, 0U);
+    ++*come;
+    auto second = spar::start_barrier(net, spar::named{"second"});
+    co_await std::move(second);
+    EXPECT_GE(*come, 2 * net.size());
+    ++*come;
+    auto third = spar::start_barrier(net);
+    ++*come;
+    auto fourth = spar::start_barrier(net);
+    co_await std::move(fourth);
+    EXPECT_EQ(*come, 4 * net.size());
+    co_await std::move(third);
+  }
+};
+
+TEST(barrier, of_the_front_door) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      std::atomic<int> come = 0;
+      run(where, ranks, meet_at_the_front_door{&come});
+      EXPECT_EQ(come, 4 * ranks) << where;
+    }
+  }
+}
+
+TEST(barrier, blocks_and_has_a_name) {
+  std::atomic<int> come = 0;
+  spar::thread_group group(5);
+  group.run([&](spar::threads& net) {
+    ++come;
+    spar::barrier(net);
+    EXPECT_GE(come, 5);
+    ++come;
+    // Each rank starts the call before the barrier, or the barrier before the call.
+    std::vector<float> x{1};
+    const auto sum = [&] { return spar::start_allreduce(net, spar::named{"sum"}, x); };
+    if (net.rank() % 2 == 0) {
+      auto call = sum();
+      spar::barrier(net, spar::named{"middle"});
+      EXPECT_GE(come, 10);
+      call.wait();
+    } else {
+      auto barrier = spar::start_barrier(net, spar::named{"middle"});
+      sum().wait();
+      barrier.wait();
+    }
+    EXPECT_EQ(x[0], 5);
+  });
+}
+
+TEST(barrier, that_meets_another_collective_is_a_mismatch) {
+  spar::thread_group group(3);
+  EXPECT_THROW(group.run([&](spar::threads& net) {
+    std::vector<float> x(3);
+    if (net.rank() == 1)
+      spar::allreduce(net, x, spar::ring{});
+    else
+      spar::barrier(net);
+  }),
+               spar::mismatch);
 }
 
 } // namespace

@@ -98,6 +98,7 @@ void many_in_flight(net_type& net, std::uint64_t seed) {
   auto split = spar::start_allreduce(net, spar::dense_view(x[3]), spar::split_allgather{});
   dense.push_back(spar::start_allreduce(net, std::span(x[2]), spar::rabenseifner{}));
   auto doubled = spar::start_allreduce(net, spar::dense_view(x[4]), spar::recursive_doubling{});
+  dense.push_back(spar::start_barrier(net));
 
   std::vector<std::size_t> order{0, 1, 2, 3, 4};
   std::shuffle(order.begin(), order.end(), random);
@@ -107,6 +108,7 @@ void many_in_flight(net_type& net, std::uint64_t seed) {
     else
       (call == 3 ? split : doubled).wait().to_dense(std::span(x[call]));
   }
+  dense[3].wait();
   for (std::uint64_t call = 0; call < 5; ++call)
     EXPECT_EQ(x[call], sum_of(ranks, size(call), seed + call, call < 3)) << "call " << call << ", seed " << seed;
 }

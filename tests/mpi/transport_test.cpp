@@ -248,6 +248,24 @@ TEST(mpi_pieces, of_streams) {
   }
 }
 
+TEST(mpi_pieces, nobody_leaves_a_barrier_before_the_last_rank_enters) {
+  spar::mpi net{MPI_COMM_WORLD};
+  char sign = 0;
+  for (spar::rank_t last = 0; last < net.size(); ++last) {
+    if (net.rank() == last) {
+      for (spar::rank_t others = 1; others < net.size(); ++others)
+        MPI_Recv(&sign, 1, MPI_CHAR, MPI_ANY_SOURCE, 57, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      spar::barrier(net);
+    } else {
+      auto call = spar::start_barrier(net);
+      for (int poll = 0; poll < 20; ++poll) ASSERT_FALSE(call.done());
+      MPI_Send(&sign, 1, MPI_CHAR, last, 57, MPI_COMM_WORLD);
+      call.wait();
+    }
+    spar::barrier(net, spar::named{"of a name"});
+  }
+}
+
 // --- many in flight ---
 
 TEST(mpi_nonblocking, finished_in_another_order_than_started) {

@@ -53,6 +53,13 @@ constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algor
   return agreed;
 }
 
+/// The signature of a call of `algorithm` without values, such as a barrier.
+template <class Op, policy Algorithm>
+constexpr signature signature_of(const Algorithm& algorithm) {
+  constexpr const call_form& form = detail::form_of<Algorithm, Op, false, 0>;
+  return {detail::call_digest(detail::fnv1a(Algorithm::name), digest_of(algorithm), form.hash, 0), {}, {}, 0, &form};
+}
+
 /// Returns a header that contains the fields that are equal in all messages of a call on which ranks agree as `agreed`
 /// says. `sequence` is the number of the call.
 constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {

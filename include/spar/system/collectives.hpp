@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The collectives that make up an allreduce: reduce-scatter, allgather, reduce and broadcast. All take their arguments
-// in the same order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
+// The collectives that make up an allreduce: reduce-scatter, allgather, reduce and broadcast, and the barrier. All take
+// their arguments in the same order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/allreduce/ring.hpp>
 #include <spar/collective/allreduce/split.hpp>
 #include <spar/collective/basic/allgather.hpp>
+#include <spar/collective/basic/barrier.hpp>
 #include <spar/collective/basic/binomial.hpp>
 #include <spar/collective/finalize.hpp>
 #include <spar/core/memory/space.hpp>
@@ -71,7 +72,7 @@ auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... re
   }
 }
 
-/// Stands for the operation in the signatures of allgather and broadcast, which reduce nothing.
+/// Stands for the operation in the signatures of allgather, broadcast and barrier, which reduce nothing.
 struct no_operation {
   static constexpr std::string_view name = "none";
 };
@@ -181,6 +182,13 @@ struct broadcast_forms {
   }
 };
 
+template <class Mode, class Net>
+auto begin_barrier(Mode begin, Net& net) {
+  check_arguments(net);
+  const dissemination_barrier algorithm;
+  return begin(net, signature_of<no_operation>(algorithm), algorithm);
+}
+
 } // namespace detail
 
 /// Reduces the contributions of all ranks, and leaves one block of the result on each rank.
@@ -246,6 +254,28 @@ auto broadcast(Net& net, Args&&... args) {
 template <communicates Net, class... Args>
 auto start_broadcast(Net& net, Args&&... args) {
   return detail::begin_nonblocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+}
+
+/// Waits until all ranks have entered the barrier (see `dissemination_barrier`).
+template <communicates Net>
+void barrier(Net& net) {
+  detail::begin_barrier(detail::blocking{}, detail::port_of(net));
+}
+/// A barrier with the name `which`. The barrier may come in another order on each rank than calls with other names.
+template <communicates Net>
+void barrier(Net& net, named which) {
+  detail::begin_barrier(detail::nonblocking_by_name{which}, detail::port_of(net)).wait();
+}
+/// Enters a barrier without waiting, and returns its handle (see `pending`). The call ends once all ranks have entered
+/// the barrier.
+template <communicates Net>
+auto start_barrier(Net& net) {
+  return detail::begin_barrier(detail::nonblocking{}, detail::port_of(net));
+}
+/// Enters the barrier with the name `which` without waiting, and returns its handle (see `pending`).
+template <communicates Net>
+auto start_barrier(Net& net, named which) {
+  return detail::begin_barrier(detail::nonblocking_by_name{which}, detail::port_of(net));
 }
 
 } // namespace spar

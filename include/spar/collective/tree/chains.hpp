@@ -82,6 +82,7 @@ struct chains {
   template <transport Net, element T, class Op>
   static task<void> plain(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
     co_await flex_reduce_scatter(net, plan, x, op);
+    static constexpr dissemination_barrier barrier{};
     if (waits_between(net, x.size_bytes())) co_await barrier(net.on_host());
     co_await flex_allgather(net, plan, x);
   }
