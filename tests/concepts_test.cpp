@@ -169,9 +169,20 @@ static_assert(spar::code_of<with_pointer> != spar::element_code{} && !spar::elem
               "a type with a pointer cannot be sent as its bytes");
 static_assert(!spar::element<std::string>);
 static_assert(!spar::element<long double>);
-static_assert(!spar::element<bool> && !spar::element<char>);
+static_assert(!spar::element<bool> && !spar::element<char> && !spar::element<wchar_t> && !spar::element<short>);
+
+// Two of the standard integers are of the same size, and of the same code.
+template <class T>
+constexpr bool has_code_of_its_size =
+    spar::code_of<T> == (sizeof(T) == 4
+                             ? spar::code_of<std::conditional_t<std::signed_integral<T>, std::int32_t, std::uint32_t>>
+                             : spar::code_of<std::conditional_t<std::signed_integral<T>, std::int64_t, std::uint64_t>>);
+template <class... T>
+constexpr bool all_have_codes_of_their_sizes = ((spar::element<T> && has_code_of_its_size<T>) && ...);
+static_assert(all_have_codes_of_their_sizes<int, long, long long, unsigned, unsigned long, unsigned long long>);
 
 static_assert(spar::index_type<std::uint32_t> && spar::index_type<std::uint64_t>);
+static_assert(spar::index_type<unsigned long> && spar::index_type<unsigned long long>);
 static_assert(!spar::index_type<int> && !spar::index_type<std::int64_t> && !spar::index_type<std::uint16_t> &&
               !spar::index_type<float>);
 

@@ -35,6 +35,35 @@ TEST(front_door, dense_values_come_in_any_contiguous_container) {
   });
 }
 
+/// Sums of a rank's values in each form of a dense call and of a stream, with the indices `Index`.
+template <class T, class Index>
+void expect_sums(spar::threads& net) {
+  std::vector<T> x(9, 3), sum(9);
+  spar::allreduce(net, x, sum);
+  spar::allreduce(net, x);
+  EXPECT_EQ(x, std::vector<T>(9, 3 * ranks));
+  EXPECT_EQ(sum, x);
+  spar::broadcast(net, x, 2);
+  const std::vector<Index> indices{Index(net.rank()), 8};
+  const std::vector<T> entries{1, 2};
+  std::vector<T> dense(9);
+  spar::allreduce(net, spar::sparse_view(9, indices, entries)).to_dense(dense);
+  EXPECT_EQ(dense, (std::vector<T>{1, 1, 1, 1, 0, 0, 0, 0, 2 * ranks}));
+}
+
+TEST(front_door, integers_of_the_same_size_are_the_same_on_the_wire) {
+  spar::thread_group group(ranks);
+  group.run([](spar::threads& net) {
+    if (net.rank() % 2 == 0) {
+      expect_sums<unsigned long long, unsigned long long>(net);
+      expect_sums<long long, unsigned long>(net);
+    } else {
+      expect_sums<unsigned long, unsigned long>(net);
+      expect_sums<long, unsigned long long>(net);
+    }
+  });
+}
+
 TEST(front_door, the_pieces_average_too) {
   spar::thread_group group(ranks);
   group.run([](spar::threads& net) {

@@ -26,24 +26,35 @@ using bfloat16 = decltype(0.0bf16);
 /// The codes by which message headers name the element types of the library.
 enum class element_code : std::uint8_t { float32 = 1, float64, int32, int64, uint32, uint64, float16, bfloat16, bytes };
 
-/// The code by which message headers name the element type T; 0 if T is not an element type. Users specialise `code_of`
-/// for their own types, with codes of at least 64.
+namespace detail {
+
+/// Whether T is one of `Types`.
+template <class T, class... Types>
+inline constexpr bool one_of = (std::same_as<T, Types> || ...);
+
+/// The code of an integer of 32 or 64 bits; `long` and `long long` have one code if they have one size.
 template <class T>
-inline constexpr element_code code_of{};
-/// The code of float; those of the other types of the library follow.
+constexpr element_code integer_code() noexcept {
+  if constexpr (one_of<T, int, long, long long>)
+    return sizeof(T) == 4 ? element_code::int32 : element_code::int64;
+  else if constexpr (one_of<T, unsigned, unsigned long, unsigned long long>)
+    return sizeof(T) == 4 ? element_code::uint32 : element_code::uint64;
+  else
+    return element_code{};
+}
+
+} // namespace detail
+
+/// The code by which message headers name the element type T; 0 if T is not an element type. Users specialise `code_of`
+/// for their own types, with codes of at least 64. Types of integers with the same size and sign have the same code.
+template <class T>
+inline constexpr element_code code_of = detail::integer_code<T>();
+/// The code of float; those of the other floating-point types of the library follow.
 template <>
 inline constexpr element_code code_of<float> = element_code::float32;
 /// The code of double.
 template <>
 inline constexpr element_code code_of<double> = element_code::float64;
-template <>
-inline constexpr element_code code_of<std::int32_t> = element_code::int32;
-template <>
-inline constexpr element_code code_of<std::int64_t> = element_code::int64;
-template <>
-inline constexpr element_code code_of<std::uint32_t> = element_code::uint32;
-template <>
-inline constexpr element_code code_of<std::uint64_t> = element_code::uint64;
 #ifdef SPAR_HAS_HALF
 template <>
 inline constexpr element_code code_of<half> = element_code::float16;
@@ -80,10 +91,35 @@ constexpr bool are_rows(element_code code) noexcept {
 template <class T>
 concept element = std::is_trivially_copyable_v<T> && code_of<T> != element_code{};
 
+namespace detail {
+
+/// Stops the compilation with a sentence, beside which the compiler names T, unless T is an element type. Returns
+/// whether it is one, so that no other error follows.
+template <class T>
+constexpr bool expect_element() {
+  static_assert(element<T>,
+                "values must be writable and of an element type: float, double, spar::half, spar::bfloat16, "
+                "an integer of 32 or 64 bits, a spar::row of these, or a type with a code in spar::code_of");
+  return element<T>;
+}
+
+} // namespace detail
+
 /// A type of indices: an unsigned integer of 32 or 64 bits. Rejects signed types such as int: indices are never
 /// negative, so half of the range of a signed type would be lost.
 template <class Index>
-concept index_type = std::same_as<Index, std::uint32_t> || std::same_as<Index, std::uint64_t>;
+concept index_type = detail::one_of<Index, unsigned, unsigned long, unsigned long long>;
+
+namespace detail {
+
+/// Like `expect_element`, for a type of indices.
+template <class Index>
+constexpr bool expect_index() {
+  static_assert(index_type<Index>, "indices must be unsigned integers of 32 or 64 bits, such as std::uint32_t");
+  return index_type<Index>;
+}
+
+} // namespace detail
 
 /// True for floating-point element types, including `half` and `bfloat16`, which std::is_floating_point may exclude.
 template <class T>

@@ -4,6 +4,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/lasting.hpp>
 
 #include <cstddef>
 #include <span>
@@ -78,16 +79,17 @@ template <class T>
 /// array, which would be gone when the rows are used. Throws `invalid_argument` if W does not divide the number of
 /// values.
 template <std::size_t W, class Values>
-  requires std::ranges::borrowed_range<Values>
 [[nodiscard]] auto rows(Values&& values) {
-  const std::span all(values);
-  using value = typename decltype(all)::element_type;
-  using row_type = detail::as_const_as<value, row<std::remove_const_t<value>, W>>;
-  if (all.size() % W != 0) {
-    raise<invalid_argument>(
-        {"the vector has length ", all.size(), ", which is not a whole number of rows; expected a multiple of ", W});
+  if constexpr (detail::expect_lasting<Values>()) {
+    const std::span all(values);
+    using value = typename decltype(all)::element_type;
+    using row_type = detail::as_const_as<value, row<std::remove_const_t<value>, W>>;
+    if (all.size() % W != 0) {
+      raise<invalid_argument>(
+          {"the vector has length ", all.size(), ", which is not a whole number of rows; expected a multiple of ", W});
+    }
+    return std::span<row_type>(reinterpret_cast<row_type*>(all.data()), all.size() / W);
   }
-  return std::span<row_type>(reinterpret_cast<row_type*>(all.data()), all.size() / W);
 }
 
 } // namespace spar

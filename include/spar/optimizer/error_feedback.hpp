@@ -7,6 +7,7 @@
 #include <spar/collective/composition.hpp>
 #include <spar/collective/finalize.hpp>
 #include <spar/collective/selected_sum.hpp>
+#include <spar/core/lasting.hpp>
 #include <spar/core/memory/space.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/optimizer/saved_state.hpp>
@@ -117,6 +118,12 @@ class error_feedback {
     requires detail::any_in_device_memory<Args...>
   void start_reduce(Net&, const Args&...) {
     reject_device_memory<Args...>();
+  }
+  // A non-blocking call reads its values until it ends, so a temporary vector is rejected by a sentence, too.
+  template <class Net, class... Args>
+    requires(detail::owning_temporary<Args> || ...)
+  void start_reduce(Net&, Args&&...) {
+    detail::expect_lasting<Args...>();
   }
   /// \endcond
 

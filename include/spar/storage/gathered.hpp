@@ -83,15 +83,20 @@ class gathered {
   /// The total number of entries in all parts.
   [[nodiscard]] std::uint64_t count() const noexcept { return begin(parts_); }
   /// The indices of all parts.
-  [[nodiscard]] std::span<const Index> indices() const noexcept { return entries_.indices(); }
+  [[nodiscard]] std::span<const Index> indices() const& noexcept { return entries_.indices(); }
   /// The number of entries in the parts up to and including part i, for each i.
-  [[nodiscard]] std::span<const std::uint64_t> ends() const noexcept { return begins_.span().subspan(1, parts_); }
+  [[nodiscard]] std::span<const std::uint64_t> ends() const& noexcept { return begins_.span().subspan(1, parts_); }
   /// Returns a view of part `i`, from 0 to size() - 1.
-  [[nodiscard]] stream_view<T, Index> part(std::size_t i) const {
+  [[nodiscard]] stream_view<T, Index> part(std::size_t i) const& {
     const std::size_t length = begin(i + 1) - begin(i);
     return stream_view<T, Index>::sparse(dimension(), entries_.indices().subspan(begin(i), length),
                                          entries_.values().subspan(begin(i), length));
   }
+  /// \cond
+  void indices() const&& = delete;         // the span would refer to memory that is gone: name the object
+  void ends() const&& = delete;            // the span would refer to memory that is gone: name the object
+  void part(std::size_t) const&& = delete; // the view would refer to memory that is gone: name the object
+  /// \endcond
 
   /// Returns the entries of all parts as one stream. This stream is valid only if all indices of each part are greater
   /// than all indices of the parts before it.

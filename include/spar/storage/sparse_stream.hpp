@@ -5,6 +5,7 @@
 
 #include <spar/core/coo_span.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/lasting.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/memory/space.hpp>
@@ -139,23 +140,28 @@ class stream_view {
 };
 
 /// Returns a sparse view of entries in the caller's memory, with the arrays `indices` and `values`. The indices must be
-/// strictly ascending and below n; `sparse_view` does not check them, but collectives do.
+/// strictly ascending and below n; `sparse_view` does not check them, but collectives do. Rejects a temporary vector or
+/// array, which would be gone when the view is used.
 template <class Indices, class Values>
-auto sparse_view(std::uint64_t n, const Indices& indices, const Values& values) {
-  const std::span i(indices);
-  const std::span v(values);
-  using Index = std::remove_const_t<typename decltype(i)::element_type>;
-  using T = std::remove_const_t<typename decltype(v)::element_type>;
-  static_assert(index_type<Index>, "indices must be of type std::uint32_t or std::uint64_t");
-  static_assert(element<T>, "values must be of an element type (see spar/core/element.hpp)");
-  return stream_view<T, Index>::sparse(n, i, v);
+auto sparse_view(std::uint64_t n, Indices&& indices, Values&& values) {
+  if constexpr (detail::expect_lasting<Indices, Values>()) {
+    const std::span i(indices);
+    const std::span v(values);
+    using Index = std::remove_const_t<typename decltype(i)::element_type>;
+    using T = std::remove_const_t<typename decltype(v)::element_type>;
+    if constexpr (detail::expect_index<Index>() && detail::expect_element<T>())
+      return stream_view<T, Index>::sparse(n, i, v);
+  }
 }
 
-/// Returns a dense view of all values of a vector in the caller's memory.
+/// Returns a dense view of all values of a vector in the caller's memory. Rejects a temporary vector or array.
 template <index_type Index = std::uint32_t, class Values>
-auto dense_view(const Values& values) {
-  const std::span v(values);
-  return stream_view<std::remove_const_t<typename decltype(v)::element_type>, Index>::dense(v.size(), 0, v);
+auto dense_view(Values&& values) {
+  if constexpr (detail::expect_lasting<Values>()) {
+    const std::span v(values);
+    using T = std::remove_const_t<typename decltype(v)::element_type>;
+    if constexpr (detail::expect_element<T>()) return stream_view<T, Index>::dense(v.size(), 0, v);
+  }
 }
 
 namespace detail {
@@ -269,8 +275,9 @@ class sparse_stream {
     return s;
   }
 
-  /// A view of this stream.
-  [[nodiscard]] stream_view<T, Index, Space> view() const noexcept {
+  /// A view of this stream. A temporary stream has no view, indices or values, which would refer to memory that is
+  /// gone: name the stream.
+  [[nodiscard]] stream_view<T, Index, Space> view() const& noexcept {
     return dense_ ? stream_view<T, Index, Space>::dense(n_, first_, values_)
                   : stream_view<T, Index, Space>::sparse(n_, indices_, values_);
   }
@@ -284,13 +291,18 @@ class sparse_stream {
   /// The index of the first value of a dense stream.
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
   /// The indices of a sparse stream; empty for a dense stream.
-  [[nodiscard]] std::span<const Index> indices() const noexcept { return indices_; }
+  [[nodiscard]] std::span<const Index> indices() const& noexcept { return indices_; }
   /// The values of the entries, or of the range of a dense stream.
-  [[nodiscard]] std::span<const T> values() const noexcept { return values_; }
+  [[nodiscard]] std::span<const T> values() const& noexcept { return values_; }
   /// The indices, which may be written.
-  [[nodiscard]] std::span<Index> indices() noexcept { return indices_; }
+  [[nodiscard]] std::span<Index> indices() & noexcept { return indices_; }
   /// The values, which may be written.
-  [[nodiscard]] std::span<T> values() noexcept { return values_; }
+  [[nodiscard]] std::span<T> values() & noexcept { return values_; }
+  /// \cond
+  void view() const&& = delete;    // the view would refer to memory that is gone: name the stream
+  void indices() const&& = delete; // the span would refer to memory that is gone: name the stream
+  void values() const&& = delete;  // the span would refer to memory that is gone: name the stream
+  /// \endcond
 
   /// Overwrites the entries `at`, `at` + 1, and so on of this stream with the entries of `v`. Both streams must be
   /// sparse, or both dense.

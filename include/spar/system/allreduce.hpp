@@ -60,30 +60,36 @@ struct allreduce_forms {
     using Algorithm = decltype(algorithm);
     const std::span x(values);
     using T = typename decltype(x)::element_type;
-    static_assert(!reduction<Given, T>, "the operation of an allreduce follows the algorithm: for example "
-                                        "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
-    static_assert(
-        element<T> && reduction<Op, T>,
-        "an allreduce in place needs writable values of an element type (see spar::element) and an operation on them");
-    check_protocol<Algorithm, T, Op>();
-    static_assert(dense_allreduce<Algorithm, Net, T, Op>,
-                  "this algorithm does not allreduce dense values of this type: it must be callable as "
-                  "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, and a storage that rounds takes "
-                  "floating-point values only");
-    validate_values<Net, T>(algorithm, x.size(), net.size(), op);
-    const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
-    return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), op);
+    if constexpr (expect_element<T>()) {
+      static_assert(!reduction<Given, T>, "the operation of an allreduce follows the algorithm: for example "
+                                          "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
+      static_assert(reduction<Op, T>, "an allreduce needs an operation on its values: see spar::reduction");
+      check_protocol<Algorithm, T, Op>();
+      static_assert(dense_allreduce<Algorithm, Net, T, Op>,
+                    "this algorithm does not allreduce dense values of this type: it must be callable as "
+                    "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, and a storage that rounds takes "
+                    "floating-point values only");
+      validate_values<Net, T>(algorithm, x.size(), net.size(), op);
+      const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
+      return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), op);
+    }
   }
   template <class Mode, transport Net, dense_values In, dense_values Out, class... Rest>
   auto operator()(Mode begin, Net& net, In&& input, Out&& output, Rest&&... rest) const {
     const std::span in(input);
     const std::span out(output);
-    if (in.size() != out.size()) {
-      raise<invalid_argument>(
-          {"the input of an allreduce has length ", in.size(), ", but its output has length ", out.size()});
+    constexpr bool same =
+        std::same_as<std::remove_const_t<typename decltype(in)::element_type>, typename decltype(out)::element_type>;
+    static_assert(same, "the input and the output of an allreduce have different types of values, or the output cannot "
+                        "be written: an allreduce does not convert values, because a narrower type would change them");
+    if constexpr (same) {
+      if (in.size() != out.size()) {
+        raise<invalid_argument>(
+            {"the input of an allreduce has length ", in.size(), ", but its output has length ", out.size()});
+      }
+      std::copy(in.begin(), in.end(), out.begin());
+      return (*this)(begin, net, output, std::forward<Rest>(rest)...);
     }
-    std::copy(in.begin(), in.end(), out.begin());
-    return (*this)(begin, net, output, std::forward<Rest>(rest)...);
   }
 };
 
@@ -98,7 +104,8 @@ struct allreduce_forms {
 /// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` reduces dense values in place: `values` is a span,
 ///   vector or array of the same length on every rank. After an error, `values` is unspecified.
 /// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})` reduces dense values, leaves `input` unchanged
-///   and writes the result to `output`. Throws `invalid_argument` if the lengths differ.
+///   and writes the result to `output`, which has values of the same type. Throws `invalid_argument` if the lengths
+///   differ.
 ///
 /// `algorithm` is a composition (see `compose`), a single part of a composition such as `ring{}`, or any struct that
 /// follows the protocol in collective/algorithm.hpp. Calls with a name, which is the argument `named{"..."}` before the

@@ -10,6 +10,7 @@
 #include <spar/collective/basic/barrier.hpp>
 #include <spar/collective/basic/binomial.hpp>
 #include <spar/collective/finalize.hpp>
+#include <spar/core/lasting.hpp>
 #include <spar/core/memory/space.hpp>
 #include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
@@ -49,6 +50,8 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
   check_arguments(net, first, rest...);
   if constexpr (any_in_device_memory<First, Rest...>)
     reject_device_memory<First, Rest...>();
+  else if constexpr (!expect_lasting<First, Rest...>())
+    return;
   else if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
     return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...).wait();
   else
@@ -61,6 +64,8 @@ auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... re
   check_arguments(net, first, rest...);
   if constexpr (any_in_device_memory<First, Rest...>) {
     reject_device_memory<First, Rest...>();
+  } else if constexpr (!expect_lasting<First, Rest...>()) {
+    return;
   } else if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
     static_assert(!(is_stream<Rest> || ...),
                   "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
@@ -113,12 +118,12 @@ auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Res
   if constexpr (dense_values<Values>) {
     const std::span x(values);
     using T = typename decltype(x)::element_type;
-    static_assert(element<T>,
-                  "a collective on dense values needs writable values of an element type: see spar::element");
-    check_protocol<Algorithm, T, Op>();
-    algorithm.template validate<T>(x.size(), net.size(), Op{});
-    return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm), with_finalize<Op, T>(std::move(algorithm)),
-                 std::span<T>(x), rest...);
+    if constexpr (expect_element<T>()) {
+      check_protocol<Algorithm, T, Op>();
+      algorithm.template validate<T>(x.size(), net.size(), Op{});
+      return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm),
+                   with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), rest...);
+    }
   } else if constexpr (requires { values.view(); }) {
     return begin_piece<Op>(begin, net, values.view(), std::move(algorithm), rest...);
   } else {
