@@ -95,6 +95,53 @@ void expect_refused(std::uint64_t n, const std::vector<std::uint32_t>& indices, 
   expect_refused(spar::sparse_view(n, indices, values), parts);
 }
 
+TEST(bad_input, owners_that_do_not_divide_the_indices) {
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    std::array<float, 9> x{};
+    const std::array<std::uint32_t, 1> indices{3};
+    const std::array<float, 1> values{1};
+    const auto refused = [&](const std::vector<std::uint64_t>& bounds, const std::vector<std::string>& parts) {
+      const spar::bounded_ownership owners{bounds};
+      const auto view = spar::sparse_view(9, indices, values);
+      EXPECT_TRUE(says(error_of([&] { spar::reduce_scatter(net, x, owners); }), parts));
+      EXPECT_TRUE(says(error_of([&] { (void)spar::start_reduce_scatter(net, x, owners); }), parts));
+      EXPECT_TRUE(says(error_of([&] { spar::reduce_scatter(net, view, owners); }), parts));
+      EXPECT_TRUE(says(error_of([&] { spar::reduce_scatter(net, view, owners, spar::ring_reduce_scatter{}); }), parts));
+    };
+    refused({}, {"0 bounds", "expected P + 1 = 3"});
+    refused({0, 9}, {"2 bounds", "expected P + 1 = 3"});
+    refused({0, 3, 6, 9}, {"4 bounds", "expected P + 1 = 3"});
+    refused({0, 10, 9}, {"bound 2 of an ownership is 9", "bound 1 is 10", "ascending"});
+    refused({5, 4, 9}, {"bound 1 of an ownership is 4", "bound 0 is 5"});
+    refused({1, 4, 9}, {"from 1 to 9", "from 0 to n = 9"});
+    refused({0, 4, 8}, {"from 0 to 8", "from 0 to n = 9"});
+    refused({0, 4, 10}, {"from 0 to 10", "from 0 to n = 9"});
+    EXPECT_EQ(net.statistics().messages_sent, 0U);
+  });
+}
+
+TEST(bad_input, owners_that_differ_between_ranks) {
+  for (const bool dense : {true, false}) {
+    spar::thread_group group{3};
+    const std::string text = error_of<spar::mismatch>([&] {
+      group.run([&](spar::threads& net) {
+        const std::array<std::uint64_t, 4> bounds{0, 3, net.rank() == 1 ? 3U : 4U, 9};
+        const spar::bounded_ownership owners{bounds};
+        std::array<float, 9> x{};
+        const std::array<std::uint32_t, 1> indices{3};
+        const std::array<float, 1> values{1};
+        if (dense)
+          spar::reduce_scatter(net, x, owners);
+        else
+          spar::reduce_scatter(net, spar::sparse_view(9, indices, values), owners);
+      });
+    });
+    EXPECT_TRUE(says(text, {"the algorithm's options", "owners.length=1 and owners.length=5",
+                            "owners.length=0 and owners.length=6"}));
+  }
+}
+
 TEST(bad_input, more_entries_than_the_dimension) {
   expect_refused(2, {0, 1, 2}, {1, 2, 3}, {"3 entries", "dimension is only 2"});
 }

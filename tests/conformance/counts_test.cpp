@@ -485,7 +485,23 @@ TEST(counts, dense_rabenseifner) {
 
 // --- pieces ---
 
-enum class piece { reduce_scatter, allgather, dense_reduce_scatter, dense_allgather, reduce, broadcast };
+enum class piece {
+  reduce_scatter,
+  reduce_scatter_to_owners,
+  allgather,
+  dense_reduce_scatter,
+  dense_reduce_scatter_to_owners,
+  dense_allgather,
+  reduce,
+  broadcast
+};
+
+/// The bounds of P blocks of [0, n) whose lengths are 0, 0, 5, 0, 0, 5, .. and, on the last rank, the rest.
+std::vector<std::uint64_t> uneven_bounds(std::size_t ranks, std::uint64_t n) {
+  std::vector<std::uint64_t> bounds(ranks + 1, n);
+  for (std::size_t b = 0; b < ranks; ++b) bounds[b] = std::min<std::uint64_t>(b / 3 * 5, n);
+  return bounds;
+}
 
 struct counted_piece {
   piece what;
@@ -499,7 +515,19 @@ struct counted_piece {
     spar::counting<Net> net{inner};
     const auto rank = static_cast<std::size_t>(net.rank());
     const std::span<float> dense((*x)[rank]);
+    const auto bounds = uneven_bounds(x->size(), what == piece::reduce_scatter_to_owners ? (*mine)[0].n : dense.size());
+    const spar::bounded_ownership owners{bounds};
     switch (what) {
+    case piece::reduce_scatter_to_owners: {
+      auto pending = spar::start_reduce_scatter(net, (*mine)[rank].view(), owners);
+      co_await std::move(pending);
+      break;
+    }
+    case piece::dense_reduce_scatter_to_owners: {
+      auto pending = spar::start_reduce_scatter(net, dense, owners);
+      co_await std::move(pending);
+      break;
+    }
     case piece::reduce_scatter: {
       auto pending = spar::start_reduce_scatter(net, (*mine)[rank].view());
       co_await std::move(pending);
@@ -543,8 +571,9 @@ TEST(counts, pieces) {
       costs c = costs_of(mine);
       costs d{n, std::vector<std::set<std::uint64_t>>(mine.size())};
       const spar::rank_t root = ranks / 2;
-      for (const piece what : {piece::reduce_scatter, piece::allgather, piece::dense_reduce_scatter,
-                               piece::dense_allgather, piece::reduce, piece::broadcast}) {
+      for (const piece what :
+           {piece::reduce_scatter, piece::reduce_scatter_to_owners, piece::allgather, piece::dense_reduce_scatter,
+            piece::dense_reduce_scatter_to_owners, piece::dense_allgather, piece::reduce, piece::broadcast}) {
         SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", piece " << static_cast<int>(what));
         std::vector<std::vector<float>> x(mine.size(), std::vector<float>(n, 1.0F));
         std::vector<measured> results(mine.size());
@@ -555,6 +584,15 @@ TEST(counts, pieces) {
           traffic expected;
           if (what == piece::reduce_scatter) expected = c.split(r);
           if (what == piece::allgather) expected = c.allgather(r);
+          if (what == piece::dense_reduce_scatter_to_owners) {
+            const auto bounds = uneven_bounds(p, n);
+            expected = {p - 1, 4 * (n - (bounds[r + 1] - bounds[r]))};
+          }
+          if (what == piece::reduce_scatter_to_owners) {
+            const auto bounds = uneven_bounds(p, mine[0].n);
+            expected = {p - 1, 0};
+            for (const index i : mine[r].indices) expected.bytes += i >= bounds[r] && i < bounds[r + 1] ? 0 : 8;
+          }
           if (what == piece::dense_reduce_scatter) expected = {p - 1, 4 * (n - d.block_size(r, p))};
           if (what == piece::dense_allgather)
             expected = d.bruck(r, [&](std::uint64_t b) { return 4 * d.block_size(b, p); });

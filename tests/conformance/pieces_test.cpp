@@ -6,9 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -77,15 +80,56 @@ struct reduce_scatter_dense {
   }
 };
 
+template <class Ownership>
+void expect_blocks(const vectors& x, const std::vector<float>& total, const Ownership& owner) {
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    const spar::index_range own = owner[static_cast<spar::rank_t>(r)];
+    for (std::uint64_t i = own.begin; i < own.end; ++i) ASSERT_EQ(x[r][i], total[i]) << "rank " << r << ", index " << i;
+  }
+}
+
 TEST(reduce_scatter, of_dense_spans) {
   everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
     auto x = dense_inputs(ranks, n);
     const auto total = sum_of(x);
     run(where, ranks, reduce_scatter_dense{&x});
-    const spar::uniform_ownership owner{n, ranks};
-    for (spar::rank_t r = 0; r < ranks; ++r)
-      for (std::uint64_t i = owner[r].begin; i < owner[r].end; ++i)
-        ASSERT_EQ(x[static_cast<std::size_t>(r)][i], total[i]) << "rank " << r << ", index " << i;
+    ASSERT_NO_FATAL_FAILURE(expect_blocks(x, total, spar::uniform_ownership{n, ranks}));
+  });
+}
+
+/// The bounds of blocks of very different lengths: all indices on one rank, the lengths 0, 1, 0, 1, .. and the rest on
+/// the last rank, and random bounds.
+std::vector<std::vector<std::uint64_t>> bounds_of(spar::rank_t ranks, std::uint64_t n) {
+  const auto p = static_cast<std::size_t>(ranks);
+  std::vector<std::vector<std::uint64_t>> all(4, std::vector<std::uint64_t>(p + 1, n));
+  all[0].assign(p, 0), all[0].push_back(n); // all on the last rank
+  all[1][0] = 0;                            // all on the first rank
+  for (std::size_t b = 0; b < p; ++b) all[2][b] = std::min<std::uint64_t>(b / 2, n);
+  all[3][0] = 0;
+  for (std::size_t b = 1; b < p; ++b) all[3][b] = spar::detail::splitmix(b) % (n + 1);
+  std::sort(all[3].begin(), all[3].end());
+  return all;
+}
+
+struct reduce_scatter_dense_to_owners {
+  vectors* x;
+  const std::vector<std::uint64_t>* bounds;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    auto pending = spar::start_reduce_scatter(net, mine, spar::bounded_ownership{*bounds});
+    co_await std::move(pending);
+  }
+};
+
+TEST(reduce_scatter, of_dense_spans_to_blocks_of_the_caller) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    for (const auto& bounds : bounds_of(ranks, n)) {
+      auto x = dense_inputs(ranks, n);
+      const auto total = sum_of(x);
+      run(where, ranks, reduce_scatter_dense_to_owners{&x, &bounds});
+      ASSERT_NO_FATAL_FAILURE(expect_blocks(x, total, spar::bounded_ownership{bounds}));
+    }
   });
 }
 
@@ -157,11 +201,23 @@ TEST(broadcast, of_dense_spans_from_every_root) {
 struct reduce_scatter_sparse {
   const inputs* mine;
   parts* results;
+  const std::vector<std::uint64_t>* bounds = nullptr;
+  bool by_ring = false;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto pending = spar::start_reduce_scatter(net, (*mine)[rank].view());
-    (*results)[rank] = co_await std::move(pending);
+    const auto view = (*mine)[rank].view();
+    if (bounds == nullptr) {
+      auto pending = spar::start_reduce_scatter(net, view);
+      (*results)[rank] = co_await std::move(pending);
+    } else if (by_ring) {
+      const spar::bounded_ownership owners{*bounds};
+      auto pending = spar::start_reduce_scatter(net, view, owners, spar::ring_reduce_scatter{});
+      (*results)[rank] = co_await std::move(pending);
+    } else {
+      auto pending = spar::start_reduce_scatter(net, view, spar::bounded_ownership{*bounds});
+      (*results)[rank] = co_await std::move(pending);
+    }
   }
 };
 
@@ -191,6 +247,35 @@ TEST(reduce_scatter, of_streams) {
       for (spar::rank_t r = 0; r < ranks; ++r)
         ASSERT_NO_FATAL_FAILURE(expect_range(results[static_cast<std::size_t>(r)], expected, owner[r]))
             << shape << ' ' << r;
+    }
+  });
+}
+
+TEST(reduce_scatter, of_streams_to_blocks_of_the_caller) {
+  everywhere([](mode where, spar::rank_t ranks, std::uint64_t n) {
+    for (const pattern shape : {pattern::random, pattern::some_empty, pattern::identical}) {
+      const auto mine = contributions<float, index>(shape, ranks, n, n + 1, exact_value<float>);
+      const auto expected = expected_of(mine, spar::sum{});
+      for (const auto& bounds : bounds_of(ranks, n)) {
+        const spar::bounded_ownership owner{bounds};
+        for (const bool by_ring : {false, true}) {
+          parts results(static_cast<std::size_t>(ranks));
+          run(where, ranks, reduce_scatter_sparse{&mine, &results, &bounds, by_ring});
+          for (spar::rank_t r = 0; r < ranks; ++r) {
+            part& block = results[static_cast<std::size_t>(r)];
+            if (block.is_dense()) continue; // a block of the ring that turned dense; its values are checked below
+            ASSERT_NO_FATAL_FAILURE(expect_range(block, expected, owner[r])) << shape << ' ' << r;
+          }
+          for (spar::rank_t r = 0; r < ranks; ++r) {
+            std::vector<float> dense(n);
+            results[static_cast<std::size_t>(r)].to_dense(dense);
+            for (std::uint64_t i = 0; i < n; ++i) {
+              const bool own = i >= owner[r].begin && i < owner[r].end;
+              ASSERT_EQ(dense[i], own ? static_cast<float>(expected.values[i]) : 0) << shape << ", rank " << r;
+            }
+          }
+        }
+      }
     }
   });
 }

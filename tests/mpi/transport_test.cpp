@@ -216,6 +216,31 @@ TEST(mpi_pieces, of_dense_spans) {
   }
 }
 
+TEST(mpi_pieces, reduce_scatter_to_blocks_of_the_caller) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const auto rank = static_cast<std::size_t>(net.rank());
+  const auto p = static_cast<std::uint64_t>(net.size());
+  for (const std::uint64_t n : {0U, 1U, 5000U, 200'000U}) {
+    // Every other block is empty; the last block has the rest.
+    std::vector<std::uint64_t> bounds(p + 1, n);
+    for (std::uint64_t b = 0; b < p; ++b) bounds[b] = b / 2 * (n / p);
+    const spar::bounded_ownership owner{bounds};
+    const spar::index_range own = owner[net.rank()];
+    std::vector<double> x(n, static_cast<double>(rank + 1));
+    spar::reduce_scatter(net, x, owner);
+    EXPECT_EQ(net.last_call().messages_sent, p - 1);
+    EXPECT_EQ(net.last_call().bytes_sent, 8 * (p > 1 ? n - own.size() : 0));
+    for (std::uint64_t i = own.begin; i < own.end; ++i) ASSERT_EQ(x[i], static_cast<double>(p * (p + 1)) / 2);
+
+    const auto all = contributions<float, index>(pattern::random, net.size(), n, n, exact_value<float>);
+    const auto expected = expected_of(all, spar::sum{});
+    std::vector<float> dense(n), block(n);
+    spar::reduce_scatter(net, all[rank].view(), owner).to_dense(dense);
+    for (std::uint64_t i = own.begin; i < own.end; ++i) block[i] = static_cast<float>(expected.values[i]);
+    ASSERT_EQ(dense, block) << "n = " << n;
+  }
+}
+
 TEST(mpi_pieces, of_streams) {
   spar::mpi net{MPI_COMM_WORLD};
   const auto rank = static_cast<std::size_t>(net.rank());

@@ -134,13 +134,13 @@ values dense_of(const auto& stream) {
   return x;
 }
 
-/// A rank's block of x, and zeros elsewhere.
-values block_of(const values& x, spar::rank_t rank) {
+/// A block of x, that of a rank unless given, and zeros elsewhere.
+values block_of(const values& x, spar::index_range own) {
   values block(n);
-  const auto own = spar::uniform_ownership{n, ranks}[rank];
   for (std::size_t i = own.begin; i < own.end; ++i) block[i] = x[i];
   return block;
 }
+values block_of(const values& x, spar::rank_t rank) { return block_of(x, spar::uniform_ownership{n, ranks}[rank]); }
 
 /// Runs a test with (net, call) on each rank. `call(values, arguments...)` blocks in some runs, and starts and waits in
 /// others, each with a name and without.
@@ -210,6 +210,19 @@ TEST(front_door, reduce_scatter_in_every_form) {
     EXPECT_EQ(dense_of(call(owned, spar::split_reduce_scatter{})), own(multiples(10, 2)));
     EXPECT_EQ(dense_of(call(owned, spar::split_reduce_scatter{}, spar::average{})), own(multiples(2.5, 2)));
     EXPECT_EQ(dense_of(call(view, spar::split_reduce_scatter{}, spar::maximum{})), own(multiples(4, 2)));
+
+    const std::array<std::uint64_t, ranks + 1> bounds{0, 5, 5, 6, n};
+    const spar::bounded_ownership owners{bounds};
+    const auto given = [&](const values& all) { return block_of(all, owners[net.rank()]); };
+    x = mine.x;
+    call(x, owners);
+    EXPECT_EQ(given(x), given(multiples(10)));
+    x = mine.x;
+    call(std::span(x), owners, spar::ring_reduce_scatter{}, spar::average{});
+    EXPECT_EQ(given(x), given(multiples(2.5)));
+    EXPECT_EQ(dense_of(call(view, owners)), given(multiples(10, 2)));
+    EXPECT_EQ(dense_of(call(owned, owners, spar::split_reduce_scatter{})), given(multiples(10, 2)));
+    EXPECT_EQ(dense_of(call(owned, owners, spar::ring_reduce_scatter{}, spar::average{})), given(multiples(2.5, 2)));
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The collectives that make up an allreduce: reduce-scatter, allgather, reduce and broadcast, and the barrier. All take
-// their arguments in the same order: (net, [named,] values or stream, [root,] [algorithm,] [operation]).
+// their arguments in the same order: (net, [named,] values or stream, [root or owners,] [algorithm,] [operation]).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -89,27 +89,38 @@ void check_root(const Net& net, rank_t root) {
   }
 }
 
-/// An algorithm together with its root rank, which becomes one of the options that must be equal on all ranks.
-template <class Algorithm>
-struct rooted {
+/// An algorithm together with its root rank or with the owners of the blocks, which become one of the options that must
+/// be equal on all ranks.
+template <class Algorithm, class Argument>
+struct with_argument {
   static constexpr std::string_view name = Algorithm::name;
   Algorithm algorithm;
-  rank_t root;
+  Argument argument;
 
   template <class F>
   void options(F&& f) const {
     algorithm.options(f);
-    f("root", root);
+    if constexpr (std::same_as<Argument, rank_t>)
+      f("root", argument);
+    else
+      f("owners", argument);
   }
   template <element T, class Op>
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
     algorithm.template validate<T>(n, ranks, op);
+    if constexpr (!std::same_as<Argument, rank_t>) argument.validate(n, ranks);
   }
   template <transport Net, class X, class... Op>
   auto operator()(channel<Net> net, X x, Op... op) const& {
-    return algorithm(net, x, root, op...);
+    static_assert(
+        requires { algorithm(net, x, argument, op...); },
+        "this algorithm takes no root or no owners: it must be callable as algorithm(channel<Net>, values, "
+        "rank_t or ownership, Op...)");
+    return algorithm(net, x, argument, op...);
   }
 };
+template <class Algorithm, class Argument>
+with_argument(Algorithm, Argument) -> with_argument<Algorithm, Argument>;
 
 /// Starts a call on dense values, on a stream or on a view of a stream; `rest` are the arguments that the algorithm
 /// takes after the values.
@@ -150,6 +161,19 @@ struct reduce_scatter_forms {
   auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm, Op op = {}) const {
     return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(algorithm), op);
   }
+  template <class Mode, class Net, class Values>
+  auto operator()(Mode begin, Net& net, Values&& values, bounded_ownership owner) const {
+    if constexpr (dense_values<Values>)
+      return (*this)(begin, net, std::forward<Values>(values), owner, ring_reduce_scatter{});
+    else
+      return (*this)(begin, net, std::forward<Values>(values), owner, split_reduce_scatter{});
+  }
+  template <class Mode, class Net, class Values, class Algorithm, class Op = sum>
+  auto operator()(Mode begin, Net& net, Values&& values, bounded_ownership owner, Algorithm algorithm,
+                  Op op = {}) const {
+    with_argument to_owners{std::move(algorithm), owner};
+    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_owners), op);
+  }
 };
 
 struct allgather_forms {
@@ -173,7 +197,7 @@ struct reduce_forms {
   template <class Mode, class Net, class Values, class Algorithm = binomial_reduce, class Op = sum>
   auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}, Op op = {}) const {
     check_root(net, root);
-    rooted<Algorithm> to_root{std::move(algorithm), root};
+    with_argument to_root{std::move(algorithm), root};
     return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_root), op);
   }
 };
@@ -182,7 +206,7 @@ struct broadcast_forms {
   template <class Mode, class Net, class Values, class Algorithm = binomial_broadcast>
   auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}) const {
     check_root(net, root);
-    rooted<Algorithm> from_root{std::move(algorithm), root};
+    with_argument from_root{std::move(algorithm), root};
     return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(from_root));
   }
 };
@@ -201,6 +225,11 @@ auto begin_barrier(Mode begin, Net& net) {
 ///   on rank r, block r of `uniform_ownership{x.size(), P}` holds the result, and the rest of `x` is unspecified.
 /// - `reduce_scatter(net, mine, algorithm = split_reduce_scatter{}, op = sum{})` reduces streams, and returns this
 ///   rank's block of the result as a sparse stream.
+/// - `reduce_scatter(net, x or mine, bounded_ownership{bounds}, ...)` divides [0, n) into the caller's blocks, in place
+///   of those of a `uniform_ownership`: rank r gets the block [bounds[r], bounds[r + 1]), which may be empty. The P + 1
+///   bounds ascend from 0 to n, must be equal on all ranks, and must outlive the call.
+///
+/// Throws `invalid_argument` if the bounds do not divide [0, n) into P blocks.
 template <communicates Net, class... Args>
 auto reduce_scatter(Net& net, Args&&... args) {
   return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);

@@ -3,6 +3,7 @@
 // given bounds, such as those that balance the entries (Ok-Topk, section 3.1.1).
 #pragma once
 
+#include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/messages/message.hpp>
@@ -10,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace spar {
 
@@ -61,9 +63,35 @@ struct portioned_ownership {
   }
 };
 
-/// Contiguous blocks with given bounds: block b is [bounds[b], bounds[b + 1]).
+/// Contiguous blocks with given bounds: block b is [bounds[b], bounds[b + 1]). Blocks may be empty. The bounds of
+/// blocks with given lengths are the sums of these lengths.
 struct bounded_ownership {
+  static constexpr std::string_view name = "blocks";
   std::span<const std::uint64_t> bounds; ///< the bounds of the blocks, ascending; one more bound than blocks
+
+  /// The lengths of the blocks are the options in which ranks must agree.
+  template <class F>
+  constexpr void options(F&& f) const {
+    for (std::size_t b = 1; b < bounds.size(); ++b) f("length", bounds[b] - bounds[b - 1]);
+  }
+  /// Throws `invalid_argument` unless the bounds divide [0, n) into one block for each of `ranks` ranks.
+  void validate(std::uint64_t n, rank_t ranks) const {
+    if (bounds.size() != static_cast<std::size_t>(ranks) + 1) {
+      raise<invalid_argument>({"an ownership has ", bounds.size(),
+                               " bounds; expected P + 1 = ", std::uint64_t{1} + static_cast<std::uint64_t>(ranks),
+                               " bounds, one block for each rank"});
+    }
+    for (std::size_t b = 1; b < bounds.size(); ++b) {
+      if (bounds[b] < bounds[b - 1]) {
+        raise<invalid_argument>({"bound ", b, " of an ownership is ", bounds[b], ", but bound ", b - 1, " is ",
+                                 bounds[b - 1], "; expected ascending bounds"});
+      }
+    }
+    if (bounds.front() != 0 || bounds.back() != n) {
+      raise<invalid_argument>({"the bounds of an ownership go from ", bounds.front(), " to ", bounds.back(),
+                               "; expected bounds from 0 to n = ", n});
+    }
+  }
 
   /// The indices of `block`.
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {

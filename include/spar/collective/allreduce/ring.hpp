@@ -23,16 +23,20 @@ namespace spar {
 
 /// Reduce-scatter around a ring in P - 1 steps. The sum of block b starts at rank b + 1 and travels to its owner, rank
 /// b; each rank on the way adds its own values. The operands therefore have the order b + 1, ..., P - 1, 0, ..., b.
-/// Each rank sends n (P - 1) / P values.
+/// Each rank sends all values except those of its own block. The blocks are those of `uniform_ownership` or of the
+/// argument `owner`.
 struct ring_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "ring_reduce_scatter";
 
-  /// Reduces dense values in place: at the end, block r of `x` on rank r (see uniform_ownership) contains the result,
-  /// and all other blocks of `x` are unspecified.
+  /// Reduces dense values in place: at the end, block r of `x` on rank r contains the result, and all other blocks of
+  /// `x` are unspecified.
   template <transport Net, element T, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    return (*this)(net, x, uniform_ownership{x.size(), net.size()}, op);
+  }
+  template <transport Net, element T, class Ownership, reduction<T> Op>
+  task<void> operator()(channel<Net> net, std::span<T> x, Ownership owner, Op op) const& {
     const rank_t p = net.size();
-    const uniform_ownership owner{x.size(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
     for (rank_t step = 1; step < p; ++step) {
@@ -58,11 +62,16 @@ struct ring_reduce_scatter : algorithm_defaults {
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
+    return (*this)(net, mine, uniform_ownership{mine.dimension(), net.size()}, op, store, residual);
+  }
+  template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
+                                           Storage store = {}, residual_view<T> residual = {}) const& {
     const rank_t p = net.size();
-    const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    const auto slice = [&](rank_t block) { return mine.slice(owner.begin(block), owner.begin(block + 1)); };
+    const auto slice = [&](rank_t block) { return mine.slice(owner[block].begin, owner[block].end); };
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = slice((net.rank() + p - 1) % p);
     for (rank_t step = 1; step < p; ++step) {

@@ -173,7 +173,7 @@ task<sparse_stream<T, Index>> split_phase(channel<Net> net, stream_view<T, Index
 }
 
 /// Reduce-scatter of sparse streams in one phase: every rank sends a slice of its stream directly to each owner. Rank r
-/// gets block r of the sum (see uniform_ownership) as a sparse stream.
+/// gets block r of the sum as a sparse stream. The blocks are those of `uniform_ownership` or of the argument `owner`.
 struct split_reduce_scatter : algorithm_defaults {
   static constexpr std::string_view name = "split_reduce_scatter";
 
@@ -181,7 +181,12 @@ struct split_reduce_scatter : algorithm_defaults {
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    const uniform_ownership owner{mine.dimension(), net.size()};
+    return (*this)(net, mine, uniform_ownership{mine.dimension(), net.size()}, op, store, residual);
+  }
+  template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
+    requires storage_policy<Storage, T, Index>
+  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
+                                           Storage store = {}, residual_view<T> residual = {}) const& {
     return split_phase(net, mine, owner, op, static_cast<T*>(nullptr), store, residual);
   }
 
