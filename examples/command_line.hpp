@@ -6,7 +6,19 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
+#include <string>
+
 namespace examples {
+
+/// Accepts finite numbers above 0. CLI::PositiveNumber alone accepts NaN.
+inline const CLI::Validator finite_positive{
+    [](const std::string& text) {
+      double number = 0;
+      const bool valid = CLI::detail::lexical_cast(text, number) && number > 0 && std::isfinite(number);
+      return valid ? std::string() : "'" + text + "' is not a finite number above 0";
+    },
+    "POSITIVE"};
 
 /// Returns -1 if the command line is valid, and otherwise the exit status with which the program must end: 0 after
 /// --help, 2 after an error. Rank 0 prints the help or the error.

@@ -3,8 +3,10 @@
 option or file, 77 if matplotlib is missing."""
 
 import json
+import math
 import os
 import pathlib
+import stat
 import sys
 
 # The colours of Okabe and Ito, which colour-blind readers can tell apart, with grey for yellow, which is too pale for
@@ -17,12 +19,25 @@ def fail(status, text):
     sys.exit(status)
 
 
+def refuse(constant):
+    raise ValueError(f"it has the number {constant}")
+
+
+def is_number(x):
+    return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
+
+
 def read_json(name):
     try:
+        kind = os.stat(name).st_mode
+        if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
+            fail(2, f"cannot read {name}: it is a device, which may have no end")
         with open(name, encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
+            return json.load(file, parse_constant=refuse)
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8 or no JSON
         fail(2, f"cannot read {name}: {error}")
+    except RecursionError:
+        fail(2, f"cannot read {name}: its values are nested too deep")
 
 
 def find_pyplot():

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <climits>
-#include <cmath>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -32,7 +31,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--nap", nap, "how long a rank sleeps between two checks for rounds of other ranks");
   app.add_option("--steps", chosen.steps, "number of steps of each rank")->check(CLI::Range(1, 1000000));
   app.add_option("--batch", chosen.batch, "points per rank and step")->check(CLI::Range(1, 10000));
-  app.add_option("--rate", chosen.rate, "learning rate in the first half")->check(CLI::PositiveNumber);
+  app.add_option("--rate", chosen.rate, "learning rate in the first half")->check(finite_positive);
   app.add_option("--dimension", chosen.dimension, "dimension of the points")->check(CLI::Range(1, 1 << 24));
   app.add_option("--points", chosen.points, "number of training points")->check(CLI::Range(1, INT_MAX));
   app.add_option("--validation", chosen.validation, "number of validation points, for the loss")
@@ -45,8 +44,6 @@ int parse(int argc, char** argv, options& chosen) {
     chosen.step = seconds_of("--step", step);
     chosen.delay = seconds_of("--delay", delay);
     chosen.nap = seconds_of("--nap", nap);
-    if (!std::isfinite(chosen.rate))
-      throw std::runtime_error(fmt::format("--rate must be a finite number, not {}", chosen.rate));
     for (const std::string& name : chosen.participation) {
       (void)participation_of(name, static_cast<spar::rank_t>(number_of_ranks()));
     }

@@ -29,7 +29,7 @@ int parse(int argc, char** argv, options& chosen) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--epochs", chosen.epochs, "passes over the training images")->check(CLI::Range(1, 1000));
   app.add_option("--batch", chosen.batch, "images per rank and step")->check(CLI::Range(1, 10000));
-  app.add_option("--rate", chosen.rate, "maximum learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--rate", chosen.rate, "maximum learning rate")->check(finite_positive);
   app.add_option("--limit", chosen.limit, "maximum number of training images, and of test images")
       ->check(CLI::Range(1, INT_MAX));
   app.add_option("--neurons", chosen.neurons, "neurons in the two hidden layers")

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cwctype>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -97,7 +98,8 @@ inline corpus read_corpus(const std::vector<word_list>& lists, std::size_t limit
   const unsigned rank = my_rank(), ranks = number_of_ranks();
   std::string missing;
   for (const word_list& list : lists) {
-    if (!std::ifstream(list.path)) missing += (missing.empty() ? "" : ", ") + list.path + list.hint;
+    const bool readable = std::filesystem::is_regular_file(list.path) && std::ifstream(list.path); // no device
+    if (!readable) missing += (missing.empty() ? "" : ", ") + list.path + list.hint;
   }
   if (!missing.empty()) throw std::runtime_error("cannot read these word lists: " + missing);
   std::vector<labelled_word> words;

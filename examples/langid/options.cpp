@@ -41,7 +41,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--batch", chosen.batch, "words per rank and step")->check(CLI::Range(1, 100000));
   app.add_option("--bits", chosen.bits, "log2 of the number of buckets")->check(CLI::Range(8, 22));
   app.add_option("--limit", chosen.limit, "maximum number of words per language")->check(CLI::Range(1, INT_MAX));
-  app.add_option("--rate", chosen.rate, "learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--rate", chosen.rate, "learning rate")->check(examples::finite_positive);
   app.add_flag("--progress", chosen.progress,
                "show a step counter (not detected under launchers, which hide the terminal)");
   app.add_option("WORD", words, "words to classify");

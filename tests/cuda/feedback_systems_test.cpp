@@ -15,7 +15,7 @@ TEST_F(feedback, keeps_what_the_schedule_drops) {
     compare<float>(ranks, 2000, spar::compose(reuse, spar::balanced_owners{.tau = 2}), spar::average{});
     compare<double, std::uint64_t>(ranks, 500, spar::compose(reuse, spar::balanced_owners{.tau = 2}));
     compare<float>(ranks, 500, spar::compose(threshold_reuse{.k = 50, .epsilon = 0}, spar::recursive_doubling{}));
-    compare<float>(ranks, 500, spar::compose(threshold_reuse{}, spar::recursive_doubling{})); // selects nothing
+    compare<float>(ranks, 500, spar::compose(threshold_reuse{.k = 0}, spar::recursive_doubling{})); // selects nothing
     compare<float>(ranks, 0, spar::compose(threshold_reuse{.density = 0.5}, spar::recursive_doubling{}));
     compare<float>(ranks, 500, spar::compose(exact_topk{.k = 20}, spar::tree_of_topk{}));
   }

@@ -63,7 +63,8 @@ with tempfile.TemporaryDirectory() as directory:
         "--step 32": "--step must be from 0s to 60s, like 1.5s, 32ms or 300us, not '32'",
         "--delay 2h": "--delay must be from 0s to 60s, like 1.5s, 32ms or 300us, not '2h'",
         "--nap=-1ms": "not '-1ms'",
-        "--rate nan": "--rate must be a finite number, not nan",
+        "--rate nan": "'nan' is not a finite number above 0",
+        "--rate inf": "'inf' is not a finite number above 0",
         "--steps 0": "--steps: Value 0",
         "--json /nonexistent/results.json": "/nonexistent/results.json cannot be written",
     }.items():

@@ -155,6 +155,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--neurons 3": "--neurons",
         "--epochs 0": "--epochs",
         "--limit 10": "10 training images are too few for one batch of 32 on each of 1 ranks",
+        "--rate nan": "'nan' is not a finite number above 0",
         "--json /nonexistent/results.json": "cannot be written",
         "--save-gradients /nonexistent/gradient": "cannot be written",
     }.items():

@@ -59,8 +59,11 @@ with tempfile.TemporaryDirectory() as directory:
         "--list en=a": "--list: got 1 language (en=a), expected at least 2",
         "--list en=a en=b": "--list names two lists for en: a and b",
         "--list en=/nonexistent fr=/nonexistent": "cannot read these word lists: /nonexistent, /nonexistent",
+        "--list en=/dev/zero fr=/tmp": "cannot read these word lists: /dev/zero, /tmp",
         "--epochs 0": "--epochs",
         "--rate 0": "--rate",
+        "--rate nan": "--rate",
+        "--rate inf": "--rate",
         "--json /nonexistent/results.json": "/nonexistent/results.json cannot be written",
     }.items():
         run(program, *arguments.split(), status=2, says=says)

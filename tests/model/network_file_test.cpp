@@ -63,6 +63,34 @@ TEST(network_file, anything_else_is_an_error_that_says_where) {
   EXPECT_NE(error_of(std::string("alpha 1\0", 8) + good), "none");
 }
 
+TEST(network_file, lines_are_as_long_as_they_are) {
+  for (const std::size_t length : {253U, 254U, 255U, 256U, 257U, 510U, 4095U, 4096U, 4097U, 100'000U}) {
+    EXPECT_EQ(read("#" + std::string(length, 'x') + "\n" + good).alpha, 1.5e-6) << length;
+    EXPECT_EQ(read("#" + std::string(length, ' ') + "alpha 3\n" + good).alpha, 1.5e-6)
+        << length; // not a line "alpha 3"
+    const std::string padded = "gamma_coded" + std::string(length, ' ') + "3" + std::string(length, '\t');
+    EXPECT_EQ(read(good + "\n" + padded).gamma_coded, 3) << length;
+    EXPECT_EQ(error_of(std::string(length, 'x')),
+              path + ":1: expected alpha, beta, gamma_sparse, gamma_dense, gamma_coded or alpha_shared, got '" +
+                  std::string(80, 'x') + "...'");
+  }
+  EXPECT_EQ(read(good + std::string(1'000'000, '\n') + "gamma_coded 3").gamma_coded, 3); // no newline at the end
+}
+
+TEST(network_file, one_without_an_end_or_with_zero_bytes_is_refused) {
+  for (const std::size_t at : {0U, 1U, 4095U, 4096U, 8191U, 8192U, 70'000U}) {
+    EXPECT_EQ(error_of(std::string(at, '\n') + '\0' + good), path + " has a zero byte; expected a text");
+  }
+  EXPECT_EQ(error_of(good + std::string(1 << 20, '\n')),
+            path + " has more than 1048576 bytes; expected at most as many");
+  try {
+    spar::read_network("/dev/zero");
+    FAIL();
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_STREQ(e.what(), "/dev/zero has a zero byte; expected a text");
+  }
+}
+
 TEST(network_file, one_that_cannot_be_read) {
   for (const std::string bad : {"/nonexistent/network", "/"}) {
     try {

@@ -181,7 +181,7 @@ TEST(selector_threshold_reuse, names_what_is_wrong) {
   EXPECT_NE(complaint({.k = 1, .epsilon = std::numeric_limits<double>::quiet_NaN()}, 1), "");
   EXPECT_NE(complaint({.k = 2}, 1), "");
   EXPECT_NE(complaint({.density = 2}, 1), "");
-  EXPECT_EQ(complaint({.k = 1, .threads = 0}, 1), "the number of threads is 0, but must be in [1, 256]");
+  EXPECT_EQ(complaint({.k = 1, .threads = 0}, 1), "the number of threads is 0; expected a number in [1, 256]");
   EXPECT_NE(complaint({.k = 1, .threads = 257}, 1), "");
   EXPECT_EQ(complaint({.k = 1, .threads = 256}, 1), "");
 }

@@ -158,7 +158,6 @@ TEST(selector_exact_topk, takes_a_share) {
     std::vector<float> x(n, 1.0F);
     return exact_topk{.density = density}(std::span(x), pool).count();
   };
-  EXPECT_EQ(count(0, 1000), 0U);
   EXPECT_EQ(count(0.29, 100), 29U); // although 0.29 * 100 is less than 29 in floating point
   EXPECT_EQ(count(0.0001, 1000), 1U);
   EXPECT_EQ(count(1, 1000), 1000U);
@@ -186,8 +185,8 @@ std::string complaint(const Selector& select, std::size_t n) {
 TEST(selector_exact_topk, names_what_is_wrong) {
   EXPECT_EQ(complaint(exact_topk{.k = 11}, 10), "the selector's k is 11; expected at most n = 10");
   EXPECT_EQ(complaint(exact_topk{.k = 1}, 0), "the selector's k is 1; expected at most n = 0");
-  EXPECT_EQ(complaint(exact_topk{.density = 1.5}, 10), "the density 1.5 is out of range; expected a value in [0, 1]");
-  EXPECT_EQ(complaint(exact_topk{.density = -0.1}, 10), "the density -0.1 is out of range; expected a value in [0, 1]");
+  EXPECT_EQ(complaint(exact_topk{.density = 1.5}, 10), "the selector's density is 1.5; expected a value in [0, 1]");
+  EXPECT_EQ(complaint(exact_topk{.density = -0.1}, 10), "the selector's density is -0.1; expected a value in [0, 1]");
   EXPECT_NE(complaint(exact_topk{.density = std::numeric_limits<double>::quiet_NaN()}, 10), "");
   EXPECT_EQ(complaint(exact_topk{.k = 2, .density = 0.5}, 10),
             "expected either k or a density, but k is 2 and the density is 0.5");

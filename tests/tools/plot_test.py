@@ -36,6 +36,21 @@ def draw(tool, content, *arguments, status=0, says=""):
     return picture.read_text() if picture.exists() else ""
 
 
+# Files that are no output of spar: one sentence, in bounded time and memory. No figure is drawn, so that these cases
+# need no matplotlib.
+for tool in ["plot_perf", "plot_timeline", "plot_training"]:
+    for name, says in [("/dev/zero", "it is a device"), (work, "cannot read"), (work / "none", "cannot read")]:
+        command = [TOOLS / tool, name, "--out", work / "out.svg"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        expect(done.returncode == 2, f"{tool} {name}: status {done.returncode}")
+        expect(says in done.stderr, f"{tool} {name}: {done.stderr}")
+    for content in ["", "\0", "[" * 100000, "[NaN]", "[1e999]", "{}", "[{}]", '"a"', "[[]]", '[{"ph": "X", "ts": "a"}]',
+                    '[{"ph": "X", "name": "wait", "cat": "wait", "ts": 1, "dur": "b", "pid": 0, "tid": 0}]',
+                    '[{"system": 1}]', '[{"system": "a", "n": "1"}]', '[{"history": 1}]', '[{"history": [1]}]',
+                    '[{"history": [{"accuracy": "a", "epoch": 1, "bytes": 1}]}]']:
+        draw(tool, content, status=2)
+
+
 def row(system, density, words, bound, **other):
     return {"system": system, "density": density, "ranks": 4, "n": 1000, "transport": "sim", "type": "float",
             "seconds": words * 1e-6, "seconds_min": words * 9e-7, "seconds_max": words * 2e-6,

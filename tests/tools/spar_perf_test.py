@@ -68,6 +68,15 @@ for arguments, says in {
     "--systems mine=": "SYSTEM or NAME=SYSTEM",
     "--systems mine=fast": "there is no system 'fast'",
     "--against /nonexistent/rows.json": "/nonexistent/rows.json cannot be read",
+    "--against /dev/zero": "/dev/zero has no rows",
+    "--network /dev/zero": "/dev/zero has a zero byte; expected a text",
+    "--network /": "cannot read /: ",
+    "--systems flexreduce --topology /dev/zero": "/dev/zero has a zero byte; expected a text",
+    "--systems flexreduce --topology /": "cannot read /: ",
+    **{f"{option} {number}": f"'{number}'" for number in ["nan", "inf", "-inf", "-1", "1e999"] for option in
+       ["--count", "--density", "--epsilon", "--tau", "--tau-prime", "--iterations", "--warmup", "--ranks",
+        "--skew one --delay"] + ["--transport sim --" + of_network for of_network in
+                                 ["latency", "overhead", "bandwidth", "compute", "cores", "jitter", "ranks-per-host"]]},
     "--type int32 --systems dsar_qsgd4": "for int32",
     "--latency 1us": "--transport sim",
     "--transport sim --latency 1": "--latency must be a number like 1us",
@@ -155,7 +164,8 @@ with tempfile.TemporaryDirectory() as directory:
     expect(r["new"] is None, f"against: {r}")
     for content, says in [("[]", "has no rows"), ("{", "has no rows"), ('[{"system": "ring"}]', "its format is none"),
                           ('[{"format": 1}]', "its format is 1; expected 2"), ('[3]', "its format is none"),
-                          ('[{"format": 2, "machine": {}, "times": [null]}]', "invalid times")]:
+                          ('[{"format": 2, "machine": {}, "times": [null]}]', "invalid times"),
+                          ("[" * 200000, "nested more than 100 deep")]:
         path.write_text(content)
         run("--against", str(path), "--ranks", "2", status=2, says=says)
 run("--against", "/tmp", status=2, says="/tmp ")

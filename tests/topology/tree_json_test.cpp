@@ -47,7 +47,7 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {R"({"bandwidth": "fast", "children": [{"rank": 0}]})",
        "root.bandwidth of the tree must be a number, not \"fast\""},
       {R"({"bandwidth": 0, "children": [{"rank": 0}]})",
-       "root of the tree has links with a bandwidth of 0 bytes per second"},
+       "root of the tree has links whose bandwidth is 0; expected"},
       {R"({"children": [{"rank": 0}, {"rank": 0}]})", "a tree has rank 0 twice; expected each rank from 0 to 1 once"},
       {R"({"children": [{"rank": 0}, {"rank": 1, "rank": 2}]})", "a tree has an object with the key 'rank' twice"},
       {R"({"link": {}, "rank": 0})", "root of the tree has a link to a parent"},
@@ -56,9 +56,9 @@ TEST(tree_json, bad_ones_are_refused_with_the_place) {
       {R"({"children": [{"rank": 0, "link": {"speed": 3}}]})",
        "root.children[0].link of the tree has the unknown key 'speed'"},
       {R"({"children": [{"rank": 0, "link": {"bandwidth": 0}}]})",
-       "root.children[0] of the tree has a link with a bandwidth of 0 bytes per second"},
+       "root.children[0] of the tree has a link whose bandwidth is 0; expected"},
       {R"({"children": [{"rank": 0, "link": {"latency": -1}}]})",
-       "root.children[0] of the tree has a link with a latency of -1 s"},
+       "root.children[0] of the tree has a link whose latency is -1; expected"},
   };
   for (const auto& [text, expected] : cases) {
     try {
@@ -81,7 +81,21 @@ TEST(tree_json, one_without_end_is_refused) {
     }());
     ADD_FAILURE() << "the tree was accepted";
   } catch (const spar::invalid_argument& e) {
-    EXPECT_STREQ(e.what(), "a tree has a node at a depth of 101 links; expected at most 100 links");
+    EXPECT_STREQ(e.what(), "a tree has values nested more than 1000 deep; expected at most 1000");
+  }
+}
+
+TEST(tree_json, errors_show_only_the_start_of_a_long_value) {
+  const std::string deep(900, '['), close(900, ']'), wide(1'000'000, 'x');
+  for (const std::string& value : {deep + close, '"' + wide + '"'}) {
+    for (const std::string key : {"rank", "bandwidth", "link", "children"}) {
+      try {
+        const spar::tree t = spar::parse_tree("{\"" + key + "\": " + value + "}");
+        ADD_FAILURE() << key << " was accepted";
+      } catch (const spar::invalid_argument& e) {
+        EXPECT_LT(std::string(e.what()).size(), 300U) << key;
+      }
+    }
   }
 }
 
@@ -92,7 +106,9 @@ TEST(tree_json, of_a_file) {
   std::ofstream(path) << R"({"children": 3})";
   for (const auto& [file, says] :
        {std::pair(path, path + ": root.children of the tree is a JSON number; expected a JSON array"),
-        std::pair(path + "x", "cannot read " + path + "x: No such file or directory")}) {
+        std::pair(path + "x", "cannot read " + path + "x: No such file or directory"),
+        std::pair(std::string("/"), std::string("cannot read /: Is a directory")),
+        std::pair(std::string("/dev/zero"), std::string("/dev/zero has a zero byte; expected a text"))}) {
     try {
       const spar::tree t = spar::read_tree(file);
       ADD_FAILURE() << file << " was accepted";

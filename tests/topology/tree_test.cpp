@@ -106,14 +106,14 @@ TEST(tree, bad_ones_are_refused_with_the_place) {
             "root.children[0] of the tree has the invalid rank -7; expected a rank of at least 0, or -1 for a branch");
   for (const double bandwidth : {0.0, -1.0}) {
     const tree_node slow{.links = {.bandwidth = bandwidth}, .children = {leaf(0)}};
-    EXPECT_NE(error_of(branch({slow})).find("root.children[0] of the tree has links with a bandwidth of"),
+    EXPECT_NE(error_of(branch({slow})).find("root.children[0] of the tree has links whose bandwidth is"),
               std::string::npos);
   }
   for (const double bandwidth : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_NE(error_of({.links = {.bandwidth = bandwidth}, .children = {leaf(0)}}), "no error");
   }
   EXPECT_EQ(error_of({.links = {.latency = -1}, .children = {leaf(0)}}),
-            "root of the tree has links with a latency of -1 s; expected a finite latency of at least 0 s");
+            "root of the tree has links whose latency is -1; expected a finite, non-negative number of seconds");
 }
 
 } // namespace

@@ -2,11 +2,16 @@
 // Calls dense recursive doubling with one of the two header trees, for valgrind --tool=callgrind.
 // usage: callgrind_old|callgrind_new threads|sim BYTES CALLS
 #include "calls.inc"
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: %s threads|sim BYTES CALLS\n", argv[0]);
+    return 2;
+  }
   const std::string where = argv[1];
   const std::size_t n = std::strtoull(argv[2], nullptr, 10) / 4;
   const int times = std::atoi(argv[3]);

@@ -9,6 +9,7 @@
 #endif
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include <functional>
 #include <sched.h>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -195,7 +197,13 @@ int main(int argc, char** argv) {
   bool any = false;
   for (int i = 2; i < argc; ++i) {
     if (!std::strcmp(argv[i], "-a")) {
-      alternations = std::atoi(argv[++i]);
+      const char* const number = i + 1 < argc ? argv[++i] : "";
+      const char* const end = number + std::strlen(number);
+      const auto [stop, error] = std::from_chars(number, end, alternations);
+      if (error != std::errc{} || stop != end || alternations < 1) {
+        std::fprintf(stderr, "before_after: -a needs a whole number of at least 1, not '%s'\n", number);
+        return 2;
+      }
       continue;
     }
     any = true;

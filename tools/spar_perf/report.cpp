@@ -389,7 +389,11 @@ earlier_run::earlier_run(const std::string& path) : content_(new content{path, {
   try {
     std::ifstream file(path);
     if (!file) wrong("cannot be read");
-    content_->rows = nlohmann::ordered_json::parse(file, nullptr, false);
+    const auto check_depth = [&](int depth, auto, const auto&) {
+      if (depth > 100) wrong("has values nested more than 100 deep, unlike the rows of spar_perf --json");
+      return true;
+    };
+    content_->rows = nlohmann::ordered_json::parse(file, check_depth, false);
   } catch (const std::ios_base::failure&) { // a folder, for example
     wrong("cannot be read");
   }

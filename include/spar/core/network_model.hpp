@@ -2,7 +2,9 @@
 // The parameters of the alpha-beta-gamma model of the cost of messages and local work (SparCML, section 5.2).
 #pragma once
 
-#include <limits>
+#include <spar/core/check_number.hpp>
+
+#include <utility>
 
 namespace spar {
 
@@ -20,7 +22,21 @@ struct network_model {
   double alpha_shared = 0;
 };
 
-/// Whether `x` is a valid duration: finite and not negative.
-constexpr bool is_duration(double x) noexcept { return x >= 0 && x <= std::numeric_limits<double>::max(); }
+namespace detail {
+
+/// Throws `invalid_argument` if a parameter of `network` is negative, infinite or NaN; `what` names the network model.
+[[gnu::cold]] inline void check_network(const network_model& network, const char* what) {
+  const std::pair<const char*, double> parameters[] = {
+      {"alpha", network.alpha},
+      {"beta", network.beta},
+      {"gamma_sparse", network.gamma_sparse},
+      {"gamma_dense", network.gamma_dense},
+      {"gamma_coded", network.gamma_coded},
+      {"alpha_shared", network.alpha_shared},
+  };
+  for (const auto& [name, x] : parameters) check_number({name, " of ", what}, x, valid::duration);
+}
+
+} // namespace detail
 
 } // namespace spar

@@ -18,7 +18,8 @@ namespace spar {
 ///
 /// If the weights were equal on every rank before the first step, they are equal again once all ranks have made the
 /// same number of steps. On return, `gradient` holds the subtracted update. Returns the ranks whose gradients the
-/// average includes. Throws `invalid_argument` if `weights` and `gradient` have different lengths.
+/// average includes. Throws `invalid_argument` if `rate` is infinite or NaN, or if `weights` and `gradient` have
+/// different lengths.
 template <class Values, transport Net, class Held, participation Participation, class Algorithm,
           class T = detail::value_of<Values>>
 participants sgd_step(std::type_identity_t<std::span<T>> weights, Values&& gradient, component_of<T> rate,

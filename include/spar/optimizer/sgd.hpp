@@ -6,6 +6,7 @@
 
 #include <spar/collective/allreduce/compose.hpp>
 #include <spar/collective/finalize.hpp>
+#include <spar/core/check_number.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
@@ -53,10 +54,12 @@ template <class Values>
 using value_of = typename decltype(std::span(std::declval<Values&>()))::element_type;
 
 /// Multiplies the gradient by `rate` in place, so that the mean of the gradients over all ranks is the update of the
-/// weights. Throws `invalid_argument` if the lengths of `weights` and `gradient` differ, or if one is in device memory.
+/// weights. Throws `invalid_argument` if `rate` is infinite or NaN, if the lengths of `weights` and `gradient` differ,
+/// or if one of them is in device memory.
 template <element T>
   requires is_floating<component_of<T>>
 void scale_gradient(std::span<const T> weights, std::span<T> gradient, component_of<T> rate) {
+  check_number({"the learning rate"}, static_cast<double>(rate), valid::finite);
   check_host_memory(weights, gradient);
   if (weights.size() != gradient.size()) {
     raise<invalid_argument>({"there are ", weights.size(), " weights, but the gradient has length ", gradient.size()});
@@ -73,8 +76,8 @@ void scale_gradient(std::span<const T> weights, std::span<T> gradient, component
 ///
 /// Returns the subtracted update, and this rank's contribution to the update (see `selected_sum`). `gradient` is
 /// unspecified afterwards; the weights and the residual change only when the call succeeds. Throws `invalid_argument`,
-/// before anything is sent, if the lengths of `weights` and `gradient` differ, or if the residual is not empty and its
-/// length differs from that of `gradient`.
+/// before anything is sent, if `rate` is infinite or NaN, if the lengths of `weights` and `gradient` differ, or if the
+/// residual is not empty and its length differs from that of `gradient`.
 template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
                                 std::type_identity_t<std::span<T>> gradient, component_of<T> rate,
@@ -87,8 +90,8 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
 
 /// One step of plain SGD, a collective call: subtracts from the weights `rate` times the mean of the gradients of all
 /// ranks. `given` is any allreduce of dense values with the operation `average`. `gradient` is a span or a container,
-/// and holds the subtracted update on return. Throws `invalid_argument`, before anything is sent, if the lengths of
-/// `weights` and `gradient` differ.
+/// and holds the subtracted update on return. Throws `invalid_argument`, before anything is sent, if `rate` is infinite
+/// or NaN, or if the lengths of `weights` and `gradient` differ.
 template <communicates Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
   requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), detail::port_type_of<Net>, T,
                            average>

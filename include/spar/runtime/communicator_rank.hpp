@@ -46,7 +46,8 @@ class communicator_rank {
     port_.progress(block);
   }
   /// Only for programs in the simulator: `co_await net.sleep(seconds)` suspends the program for `seconds` of virtual
-  /// time, as if the program were computing or idle. The rank still handles messages that arrive in this time.
+  /// time, as if the program were computing or idle. The rank still handles messages that arrive in this time. Throws
+  /// `invalid_argument` if `seconds` is negative, infinite or NaN.
   auto sleep(double seconds)
     requires requires(Port& simulated) { simulated.sleep(seconds); }
   {
@@ -61,7 +62,7 @@ class communicator_rank {
 
   /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
   /// `timeout`. Without an argument, the deadline is infinite. Before the first `set_deadline`, the deadline is 600 s,
-  /// or infinite in the simulator.
+  /// or infinite in the simulator. Throws `invalid_argument` if `seconds` is negative or NaN.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) { port_.node().set_deadline(seconds); }
   /// The deadline in seconds (see `set_deadline`).
   [[nodiscard]] double deadline() const noexcept { return port_.node().deadline(); }

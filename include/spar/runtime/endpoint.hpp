@@ -3,6 +3,7 @@
 // classes of their own, in the folders endpoint/ and messages/.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
@@ -52,7 +53,7 @@ class endpoint {
   /// `size` is less than 1.
   endpoint(rank_t rank, rank_t size, const pool_owner& memory)
       : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_), failure_(rank) {
-    if (size < 1) raise<invalid_argument>({"a communicator needs at least one rank, but its size is ", size});
+    detail::check_number({"the size of a communicator"}, size, {1, detail::valid::greatest, "at least one rank"});
   }
   endpoint(const endpoint&) = delete;
   ~endpoint() { memory().release(); }
@@ -143,8 +144,9 @@ class endpoint {
 
   /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
   /// `timeout`. Without an argument, the deadline is infinite. The initial deadline is 600 s. A wait begins when this
-  /// rank first checks for the message.
+  /// rank first checks for the message. Throws `invalid_argument` if `seconds` is negative or NaN.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) {
+    detail::check_number({"the deadline"}, seconds, detail::valid::time_limit);
     const detail::rank_lock lock(rank_mutex_);
     waits_.set_deadline(seconds);
   }

@@ -2,6 +2,7 @@
 // A thread that makes progress on the calls in flight of a rank while the application computes.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/thread.hpp>
 #include <spar/runtime/abort.hpp>
@@ -24,8 +25,10 @@ concept shareable = communicates<Net> && requires(Net& net) { detail::port_of(ne
 
 /// How often a progress_thread over MPI polls. Over other transports a progress_thread need not poll.
 struct progress_options {
-  double idle = 1;     ///< seconds without a call in flight after which the thread polls less often
-  double pause = 5e-3; ///< seconds between polls after `idle`; may delay the first message of a call by `pause`
+  /// Seconds without a call in flight after which the thread polls less often; infinite: never.
+  double idle = 1;
+  /// Seconds between polls after `idle`, at most 60; may delay the first message of a call by `pause`.
+  double pause = 5e-3;
 };
 
 /// Makes progress on a communicator in a thread of its own, from construction to destruction, so that calls in flight
@@ -36,12 +39,14 @@ struct progress_options {
 template <shareable Net>
 class progress_thread {
  public:
-  /// Starts the thread, which makes progress on `of` as often as `options` say. Throws `invalid_argument` if the rank
-  /// already has a progress thread, or if MPI was not initialised with MPI_THREAD_MULTIPLE, and `error` if the system
-  /// cannot start a thread.
+  /// Starts the thread, which makes progress on `of` as often as `options` say. Throws `invalid_argument` if an option
+  /// is negative, NaN or too large, if the rank already has a progress thread, or if MPI was not initialised with
+  /// MPI_THREAD_MULTIPLE, and `error` if the system cannot start a thread.
   explicit progress_thread(Net& of, const progress_options& options = {})
       : net_(&detail::port_of(of)), options_(options) {
     auto& net = *net_;
+    detail::check_number({"`idle` of progress_options"}, options.idle, detail::valid::time_limit);
+    detail::check_number({"`pause` of progress_options"}, options.pause, {0, 60, "0 to 60 seconds"});
     if (net.node().shared() != nullptr)
       raise<invalid_argument>({"rank ", net.rank(), " already has a progress thread"});
     net.share();

@@ -3,14 +3,20 @@
 // number.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 
 namespace spar::selector {
+
+/// The value of an option `k` that the program has not set. It differs from k = 0, with which a selector selects
+/// nothing.
+inline constexpr std::uint64_t unset = std::numeric_limits<std::uint64_t>::max();
 
 /// The number of entries that a selector aims to select: exactly `k`, or between `least` and `most` if the selector
 /// reuses or estimates its threshold.
@@ -28,12 +34,20 @@ struct topk_bounds {
 
 namespace detail {
 
+/// The number k as an option that ranks compare, where a k that is not set equals 0.
+constexpr std::uint64_t compared_k(std::uint64_t k) noexcept { return k == unset ? 0 : k; }
+
 /// Returns the number of entries to select: `k`, or if `density` is nonzero, `density` * n rounded to the nearest
-/// integer, but at least 1 unless n is 0. Throws `invalid_argument` if k and density are both nonzero, if k exceeds n,
-/// or if the density is not in [0, 1].
+/// integer, but at least 1 unless n is 0. Throws `invalid_argument` if neither k nor the density is set, if both are
+/// nonzero, if k exceeds n, or if the density is not in [0, 1].
 inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
-  if (!(density >= 0 && density <= 1))
-    raise<invalid_argument>({"the density ", density, " is out of range; expected a value in [0, 1]"});
+  spar::detail::check_number({"the selector's density"}, density, spar::detail::valid::share);
+  if (k == unset) {
+    if (density == 0)
+      raise<invalid_argument>({"the selector has neither k nor a density; expected one of them, such as .density = "
+                               "0.01 (.k = 0 selects nothing)"});
+    k = 0;
+  }
   if (k != 0 && density != 0) {
     raise<invalid_argument>({"expected either k or a density, but k is ", k, " and the density is ", density});
   }

@@ -21,10 +21,13 @@ struct bucket_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "bucket_topk";
 
-  std::uint64_t k = 0;        ///< the number of entries selected from a bucket, at most `bucket`
+  std::uint64_t k = unset;    ///< the number of entries selected from a bucket, at most `bucket`
   std::uint64_t bucket = 512; ///< the number of entries in a bucket, at least 1
 
   void validate(std::uint64_t) const {
+    if (k == unset)
+      raise<invalid_argument>({"bucket_topk has no k; expected the number of entries to select from each "
+                               "bucket (.k = 0 selects nothing)"});
     if (bucket == 0) raise<invalid_argument>({"the selector's buckets have 0 entries; expected at least 1"});
     if (k > bucket)
       raise<invalid_argument>({"the selector's k is ", k, "; expected at most the bucket size, ", bucket});
@@ -39,7 +42,7 @@ struct bucket_topk {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
-    f("k", k), f("bucket", bucket);
+    f("k", detail::compared_k(k)), f("bucket", bucket);
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>

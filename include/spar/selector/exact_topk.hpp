@@ -19,9 +19,9 @@ struct exact_topk {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "exact_topk";
 
-  std::uint64_t k = 0; ///< the number of entries selected; 0 if `density` is given
-  double density = 0;  ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
-  int threads = 1;     ///< number of threads that share a call, in [1, max_threads]; see docs/guide/selectors.md
+  std::uint64_t k = unset; ///< the number of entries selected; unset if `density` is given
+  double density = 0;      ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be unset or 0
+  int threads = 1;         ///< number of threads that share a call, in [1, max_threads]; see docs/guide/selectors.md
 
   void validate(std::uint64_t n) const {
     (void)detail::amount(k, density, n);
@@ -30,7 +30,8 @@ struct exact_topk {
 
   /// Returns the number of entries that a call selects out of n, provided that there are enough nonzeros. A schedule
   /// that keeps the largest entries of the sum keeps the same number of entries. Throws
-  /// `invalid_argument` if `k` and `density` are both not 0, if `k` exceeds n, or if `density` is not in [0, 1].
+  /// `invalid_argument` if neither `k` nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is
+  /// not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0);
   }
@@ -38,7 +39,7 @@ struct exact_topk {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
-    f("k", k), f("density", density);
+    f("k", detail::compared_k(k)), f("density", density);
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>

@@ -27,14 +27,15 @@ struct gaussian {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "gaussian";
 
-  std::uint64_t k = 0; ///< the number of entries that is aimed at; 0 if `density` is given
-  double density = 0;  ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
+  std::uint64_t k = unset; ///< the number of entries that is aimed at; unset if `density` is given
+  double density = 0;      ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be unset or 0
 
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
   /// Returns the number of entries that a call should select out of n, with a tolerance of k / 4. A schedule that keeps
   /// the largest entries of the sum keeps about the same number of entries. Throws
-  /// `invalid_argument` if `k` and `density` are both not 0, if `k` exceeds n, or if `density` is not in [0, 1].
+  /// `invalid_argument` if neither `k` nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is
+  /// not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0.25);
   }
@@ -42,7 +43,7 @@ struct gaussian {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
-    f("k", k), f("density", density);
+    f("k", detail::compared_k(k)), f("density", density);
   }
 
   /// Moves entries from `x`, whose values are not rows, to a stream with memory of `memory`. Throws `invalid_argument`

@@ -3,6 +3,7 @@
 // section 3.1.3).
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/keep_largest.hpp>
@@ -35,8 +36,8 @@ struct threshold_reuse {
   static constexpr slot fills = slot::selector;
   static constexpr std::string_view name = "threshold_reuse";
 
-  std::uint64_t k = 0;       ///< the number of entries that is aimed at; 0 if `density` is given
-  double density = 0;        ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be 0
+  std::uint64_t k = unset; ///< the number of entries that is aimed at; unset if `density` is given
+  double density = 0;      ///< if not 0, the share of n, in [0, 1], but at least one entry; `k` must then be unset or 0
   std::uint64_t period = 32; ///< number of calls per threshold (tau' in the paper); 1: every call finds a threshold
   double epsilon = 0.1; ///< tolerance for k, in [0, 1); with 0, every call selects exactly min(k, nonzeros) entries
   int threads = 1;      ///< number of threads that share a call, in [1, max_threads]; see docs/guide/selectors.md
@@ -61,14 +62,13 @@ struct threshold_reuse {
     (void)detail::amount(k, density, n);
     check_threads(threads);
     if (period == 0) raise<invalid_argument>({"the selector's period is 0 calls; expected at least 1"});
-    if (!(epsilon >= 0 && epsilon < 1)) {
-      raise<invalid_argument>({"the selector's epsilon is ", epsilon, "; expected a value in [0, 1)"});
-    }
+    spar::detail::check_number({"the selector's epsilon"}, epsilon, {0, 1 - 0x1p-53, "a value in [0, 1)"});
   }
 
   /// Returns the number of entries that a call selects out of n, with the tolerance `epsilon`. A schedule that keeps
   /// the largest entries of the sum keeps about the same number of entries. Throws
-  /// `invalid_argument` if `k` and `density` are both not 0, if `k` exceeds n, or if `density` is not in [0, 1].
+  /// `invalid_argument` if neither `k` nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is
+  /// not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), epsilon);
   }
@@ -84,7 +84,7 @@ struct threshold_reuse {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
-    f("k", k), f("density", density), f("period", period), f("epsilon", epsilon);
+    f("k", detail::compared_k(k)), f("density", density), f("period", period), f("epsilon", epsilon);
   }
 
   /// Selects entries from `x`, and replaces `now` by the state for the next call. Calls `prepare(begin, end)` once for

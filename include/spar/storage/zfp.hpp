@@ -3,6 +3,7 @@
 // Requires libzfp: link the CMake target spar::zfp.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
@@ -204,9 +205,7 @@ struct zfp {
 
  private:
   void check() const {
-    if (!(rate >= 4 && rate <= 32)) {
-      raise<invalid_argument>({"the zfp rate is ", rate, " bits per value; expected a rate in [4, 32]"});
-    }
+    spar::detail::check_number({"the zfp rate"}, rate, {4, 32, "a rate in [4, 32] bits per value"});
     check_threads(threads);
   }
   template <class T>

@@ -36,8 +36,8 @@ class eager_sgd {
 
   /// Makes one step with the learning rate `rate`: subtracts from `weights` the update that one round of the partial
   /// allreduce computes, and returns the ranks whose gradients the update includes (see `sgd_step` in
-  /// optimizer/eager_step.hpp). Throws `invalid_argument`, before anything is sent, if the lengths of `weights` and
-  /// `gradient` differ.
+  /// optimizer/eager_step.hpp). Throws `invalid_argument`, before anything is sent, if `rate` is infinite or NaN, or if
+  /// the lengths of `weights` and `gradient` differ.
   participants step(std::span<T> weights, std::span<T> gradient, component_of<T> rate) {
     participants by = sgd_step(weights, gradient, rate, reduce_);
     if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, sparcml{}, average{});

@@ -21,12 +21,9 @@ void set_network(Net& net, const network_model& network) {
   std::array<double, 6> values{network.alpha,       network.beta,        network.gamma_sparse,
                                network.gamma_dense, network.gamma_coded, network.alpha_shared};
   broadcast(net, std::span(values.data(), values.size()), 0);
-  for (const double x : values) { // after the broadcast, so that all ranks check rank 0's values and throw together
-    if (!is_duration(x))
-      raise<invalid_argument>(
-          {"expected a finite, non-negative number of seconds as a parameter of the network model, got ", x});
-  }
-  detail::port_of(net).node().set_network({values[0], values[1], values[2], values[3], values[4], values[5]});
+  const network_model agreed{values[0], values[1], values[2], values[3], values[4], values[5]};
+  detail::check_network(agreed, "the network model"); // after the broadcast, so that all ranks throw together
+  detail::port_of(net).node().set_network(agreed);
 }
 
 } // namespace spar

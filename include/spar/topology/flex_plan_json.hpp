@@ -52,19 +52,19 @@ namespace detail {
 
 inline std::uint64_t count_of_json(const nlohmann::json& from) {
   if (!from.is_number_unsigned())
-    raise<invalid_argument>({"a plan has ", from.dump(), " where a non-negative integer is expected"});
+    raise<invalid_argument>({"a plan has ", shown(from), " where a non-negative integer is expected"});
   return from.get<std::uint64_t>();
 }
 inline rank_t rank_of_json(const nlohmann::json& from) {
   if (count_of_json(from) > static_cast<std::uint64_t>(std::numeric_limits<rank_t>::max())) {
-    raise<invalid_argument>({"a plan has ", from.dump(), " where a rank is expected, an integer from 0 to ",
+    raise<invalid_argument>({"a plan has ", shown(from), " where a rank is expected, an integer from 0 to ",
                              std::numeric_limits<rank_t>::max()});
   }
   return from.get<rank_t>();
 }
 inline index_range range_of_json(const nlohmann::json& from) {
   if (from.size() != 2)
-    raise<invalid_argument>({"a plan has ", from.dump(), " where a range [begin, end] is expected"});
+    raise<invalid_argument>({"a plan has ", shown(from), " where a range [begin, end] is expected"});
   return {count_of_json(from.at(0)), count_of_json(from.at(1))};
 }
 
@@ -104,7 +104,7 @@ inline flex_plan parse_plan(const std::string& text) {
     for (rank_t r = 0; r < plan.ranks(); ++r) {
       if (detail::range_of_json(from.at("ranges").at(static_cast<std::size_t>(r))) != plan[r]) {
         raise<invalid_argument>(
-            {"ranges[", r, "] of a plan is ", from.at("ranges").at(static_cast<std::size_t>(r)).dump(),
+            {"ranges[", r, "] of a plan is ", detail::shown(from.at("ranges").at(static_cast<std::size_t>(r))),
              ", but the calls of the plan make rank ", r, " the owner of [", plan[r].begin, ",", plan[r].end, "]"});
       }
     }

@@ -3,6 +3,7 @@
 // section III).
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/network_tree.hpp>
 #include <spar/runtime/messages/message.hpp>
@@ -170,15 +171,8 @@ class tree {
   }
 
   static void check_link(const tree_link& link, const std::string& place, const char* has) {
-    constexpr double infinite = std::numeric_limits<double>::infinity();
-    if (!(link.bandwidth > 0 && link.bandwidth < infinite)) {
-      raise<invalid_argument>({place, has, " with a bandwidth of ", link.bandwidth,
-                               " bytes per second; expected a finite bandwidth above 0"});
-    }
-    if (!(link.latency >= 0 && link.latency < infinite)) {
-      raise<invalid_argument>(
-          {place, has, " with a latency of ", link.latency, " s; expected a finite latency of at least 0 s"});
-    }
+    detail::check_number({place, has, " whose bandwidth"}, link.bandwidth, detail::valid::bandwidth);
+    detail::check_number({place, has, " whose latency"}, link.latency, detail::valid::duration);
   }
 
   void check_ranks() const {

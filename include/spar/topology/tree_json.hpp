@@ -2,16 +2,13 @@
 // Reads trees (`tree`) from JSON. Needs nlohmann's json; spar.hpp does not include this header.
 #pragma once
 
+#include <spar/core/util/text_file.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <nlohmann/json.hpp>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <set>
 #include <string>
@@ -21,12 +18,15 @@ namespace spar {
 
 namespace detail {
 
+/// A JSON value as text, of which an error message shows only the start.
+inline std::string shown(const nlohmann::json& value) { return start_of(value.dump()); }
+
 /// Stores `value` in `link` if `key` is `bandwidth` or `latency`; returns false for any other key. Throws
 /// `invalid_argument`, naming the node `place`, if `value` is not a number.
 inline bool read_link(tree_link& link, const std::string& key, const nlohmann::json& value, const std::string& place) {
   if (key != "bandwidth" && key != "latency") return false;
   if (!value.is_number())
-    raise<invalid_argument>({place, ".", key, " of the tree must be a number, not ", value.dump()});
+    raise<invalid_argument>({place, ".", key, " of the tree must be a number, not ", shown(value)});
   (key == "bandwidth" ? link.bandwidth : link.latency) = value.get<double>();
   return true;
 }
@@ -38,7 +38,7 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
     raise<invalid_argument>({place, " of the tree is a JSON ", from.type_name(), "; expected a JSON object"});
   tree_node node;
   if (from.contains("rank") && (from.contains("bandwidth") || from.contains("latency"))) {
-    raise<invalid_argument>({place, " of the tree has the rank ", from["rank"].dump(),
+    raise<invalid_argument>({place, " of the tree has the rank ", shown(from["rank"]),
                              " and also a bandwidth or latency; expected a rank in a leaf, and a bandwidth or latency "
                              "in a branch or in a leaf's link"});
   }
@@ -48,7 +48,7 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
       constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<rank_t>::max());
       if (!value.is_number_unsigned() || value.get<std::uint64_t>() > largest) {
         raise<invalid_argument>(
-            {place, ".rank of the tree is ", value.dump(), "; expected an integer in [0, ", largest, "]"});
+            {place, ".rank of the tree is ", shown(value), "; expected an integer in [0, ", largest, "]"});
       }
       node.rank = value.get<rank_t>();
     } else if (key == "link") {
@@ -82,12 +82,14 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
 
 namespace detail {
 
-/// Parses a JSON text. Throws `invalid_argument`, with `what` as the name of the text, if an object has a key twice:
-/// the parser alone would silently drop one of the two values.
+/// Parses a JSON text. Throws `invalid_argument`, with `what` as the name of the text, if an object has a key twice, of
+/// which the parser alone would silently drop one value, or if values are nested more than 1000 deep, because functions
+/// that visit them are recursive.
 inline nlohmann::json json_without_doubles(const std::string& text, const char* what) {
   std::vector<std::set<std::string>> keys; // for each object that the parser has not finished, its keys
   using json = nlohmann::json;
-  return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
+  return json::parse(text, [&](int depth, json::parse_event_t event, const json& value) {
+    if (depth > 1000) raise<invalid_argument>({what, " has values nested more than 1000 deep; expected at most 1000"});
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
@@ -117,11 +119,9 @@ inline tree parse_tree(const std::string& text) {
 }
 
 /// Reads a tree from the JSON file `path`, in the format of `parse_tree`. Throws `invalid_argument`, naming the file,
-/// if the file cannot be read or its tree is invalid.
+/// if the file cannot be read, has more than 64 MiB or a zero byte, or if its tree is invalid.
 inline tree read_tree(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = detail::read_text_file(path, std::size_t{1} << 26);
   try {
     return parse_tree(text);
   } catch (const invalid_argument& e) {

@@ -2,6 +2,7 @@
 // A decorator for failure tests, which damages, delays or drops chosen messages of a rank, or crashes the rank.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/transport/decorator.hpp>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ struct fault {
   /// sends for `delay` and `drop`, receives for `corrupt_header` and `corrupt_payload`, and both for `crash`.
   std::uint64_t message = 0;
   std::uint64_t bit = 0;     ///< index of the flipped bit, modulo the number of bits in the header or payload
-  double seconds = infinity; ///< duration of a delay
+  double seconds = infinity; ///< duration of a delay, not negative
   std::uint64_t messages = UINT64_MAX / 2; ///< a delay also ends when the rank has started this many further sends
 
   static constexpr double infinity = std::numeric_limits<double>::infinity(); ///< a delay without an end
@@ -97,6 +98,7 @@ class faulty_port : public decorated_port<Net> {
   using decorated_port<Net>::node;
 
   faulty_port(Net& net, std::vector<fault> plan) : decorated_port<Net>(net), plan_(std::move(plan)) {
+    for (const fault& f : plan_) detail::check_number({"`seconds` of a fault"}, f.seconds, detail::valid::time_limit);
     if constexpr (has_alarm) {
       net.on_alarm([](void* self) { static_cast<faulty_port*>(self)->release(); }, this);
     }

@@ -3,6 +3,7 @@
 // of a program with the same options, including the seed, process the same events in the same order.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/splitmix.hpp>
@@ -67,8 +68,11 @@ class simulator {
 
   /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
-  /// The rank `r`, from 0 to size() - 1.
-  [[nodiscard]] sim& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
+  /// The rank `r`, from 0 to size() - 1. Throws `invalid_argument` for any other `r`.
+  [[nodiscard]] sim& rank(rank_t r) {
+    detail::check_number({"the rank"}, r, {0, static_cast<double>(size() - 1), "0 to size() - 1"});
+    return ranks_[static_cast<std::size_t>(r)];
+  }
   /// The options with which the simulator was created.
   [[nodiscard]] const simulator_options& options() const noexcept { return options_; }
 

@@ -3,6 +3,7 @@
 // to 4096 bytes are copied to a buffer; the receiver reads all other payloads directly from the memory of the sender.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/thread.hpp>
@@ -209,15 +210,18 @@ class thread_group {
   /// Creates `size` ranks with these `options`. Throws `invalid_argument` if `size` is less than 1.
   [[gnu::cold]] explicit thread_group(rank_t size, const thread_options& options = {})
       : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
-    if (size < 1) raise<invalid_argument>({"a thread_group needs at least one rank, but its size is ", size});
+    detail::check_number({"the size of a thread_group"}, size, {1, detail::valid::greatest, "at least one rank"});
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
 
   /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
-  /// The rank `r`, from 0 to size() - 1.
-  [[nodiscard]] threads& rank(rank_t r) { return ranks_[static_cast<std::size_t>(r)]; }
+  /// The rank `r`, from 0 to size() - 1. Throws `invalid_argument` for any other `r`.
+  [[nodiscard]] threads& rank(rank_t r) {
+    detail::check_number({"the rank"}, r, {0, static_cast<double>(size() - 1), "0 to size() - 1"});
+    return ranks_[static_cast<std::size_t>(r)];
+  }
 
   /// Runs `program(threads&)` for each rank in a thread of its own, and joins the threads. Rethrows the first error of
   /// any rank, for example one of the \ref call_errors, and throws `error` if the system cannot start a thread. After

@@ -79,14 +79,7 @@ struct cheapest {
   static nothing_against accepts();
   /// Throws `invalid_argument` if a parameter of the model `pin` is negative, infinite or NaN.
   void validate(std::uint64_t) const {
-    if (!pin) return;
-    for (const double x :
-         {pin->alpha, pin->beta, pin->gamma_sparse, pin->gamma_dense, pin->gamma_coded, pin->alpha_shared}) {
-      if (!is_duration(x))
-        raise<invalid_argument>({"cheapest: expected a finite, non-negative number of seconds for each parameter of "
-                                 "the network model `pin`, got ",
-                                 x});
-    }
+    if (pin) detail::check_network(*pin, "the network model `pin` of cheapest");
   }
   template <class F>
   void options(F&& f) const {

@@ -7,6 +7,7 @@
 #include <spar/collective/local/streams.hpp>
 #include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/check_number.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/abort.hpp>
@@ -57,8 +58,8 @@ struct recursive_doubling {
   /// Throws `invalid_argument` if `piece` is 0, if `dense_from` is negative or NaN, or if `parts` is not in [1, 8].
   void validate(std::uint64_t) const {
     detail::check_piece(piece);
-    if (!(dense_from >= 0))
-      raise<invalid_argument>({"recursive_doubling: the option dense_from is ", dense_from, "; expected 0 or more"});
+    detail::check_number({"recursive_doubling: the option dense_from"}, dense_from,
+                         {0, detail::valid::infinity, "0 or more"});
     if (parts < 1 || parts > max_lanes)
       raise<invalid_argument>({"recursive_doubling: the option parts is ", parts, "; expected 1 to ", max_lanes});
   }

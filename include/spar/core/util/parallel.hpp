@@ -2,7 +2,7 @@
 // Functions that divide the local work of a rank among several threads.
 #pragma once
 
-#include <spar/core/error.hpp>
+#include <spar/core/check_number.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/thread.hpp>
 
@@ -16,9 +16,8 @@ inline constexpr int max_threads = 256;
 
 /// Throws `invalid_argument` if `threads` is not in [1, max_threads].
 inline void check_threads(int threads) {
-  if (threads < 1 || threads > max_threads) {
-    raise<invalid_argument>({"the number of threads is ", threads, ", but must be in [1, ", max_threads, "]"});
-  }
+  static_assert(max_threads == 256);
+  detail::check_number({"the number of threads"}, threads, {1, max_threads, "a number in [1, 256]"});
 }
 
 namespace detail {

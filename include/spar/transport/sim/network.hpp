@@ -3,6 +3,7 @@
 // simulator_options).
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/transport/sim/options.hpp>
@@ -47,16 +48,14 @@ class sim_network {
 
   /// Returns `options`. Throws `invalid_argument` if `size` ranks cannot be simulated with these options.
   static const simulator_options& checked(const simulator_options& options, rank_t size) {
-    if (size < 1) raise<invalid_argument>({"a simulator needs at least one rank, but its size is ", size});
-    if (!(options.latency >= 0 && options.overhead >= 0 && options.compute >= 0 && options.jitter >= 0)) {
-      raise<invalid_argument>({"a simulator's times must not be negative: latency ", options.latency, ", overhead ",
-                               options.overhead, ", compute ", options.compute, ", jitter ", options.jitter});
-    }
-    if (!(options.bandwidth > 0) || options.ranks_per_host < 1 || options.cores < 0) {
-      raise<invalid_argument>(
-          {"a simulator needs a bandwidth above 0, at least 1 rank per host and 0 or more cores; got bandwidth ",
-           options.bandwidth, " B/s, ranks per host ", options.ranks_per_host, ", cores ", options.cores});
-    }
+    check_number({"the size of a simulator"}, size, {1, valid::greatest, "at least one rank"});
+    check_number({"latency of the simulator"}, options.latency, valid::duration);
+    check_number({"overhead of the simulator"}, options.overhead, valid::duration);
+    check_number({"compute of the simulator"}, options.compute, valid::duration);
+    check_number({"jitter of the simulator"}, options.jitter, valid::duration);
+    check_number({"bandwidth of the simulator"}, options.bandwidth, valid::bandwidth);
+    check_number({"ranks_per_host of the simulator"}, options.ranks_per_host, {1, valid::greatest, "at least 1"});
+    check_number({"cores of the simulator"}, options.cores, {0, valid::greatest, "0 or more"});
     check(options.tree, size);
     return options;
   }
@@ -76,11 +75,8 @@ class sim_network {
             {"invalid network tree: the parent of the root, node 0, must be 0, and the parent of any "
              "other node must have a smaller number than the node; but node ",
              i, " has parent ", n.parent});
-      if (!(n.bandwidth > 0 && n.latency >= 0)) {
-        raise<invalid_argument>({"the link of node ", i, " of the network tree has bandwidth ", n.bandwidth,
-                                 " B/s and latency ", n.latency,
-                                 " s; expected a bandwidth above 0 and a latency of at least 0"});
-      }
+      check_number({"the bandwidth of node ", i, " of the network tree"}, n.bandwidth, valid::bandwidth);
+      check_number({"the latency of node ", i, " of the network tree"}, n.latency, valid::duration);
       if (i > 0) inner[n.parent] = true;
     }
     for (const std::size_t at : tree.at) {

@@ -2,6 +2,7 @@
 // The transport of a simulated rank: its clock, its messages and its sleeping coroutines.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/runtime/endpoint.hpp>
@@ -66,7 +67,10 @@ class sim_port : public endpoint {
 
   /// For `co_await` in a simulated program: the program computes or idles for `seconds` of virtual time, while its rank
   /// still handles arriving messages.
-  auto sleep(double seconds) { return sleeping(*this, clock_ + seconds); }
+  auto sleep(double seconds) {
+    detail::check_number({"the duration of a sleep"}, seconds, detail::valid::duration);
+    return sleeping(*this, clock_ + seconds);
+  }
 
   /// Outside of simulated programs, processes one event of the simulator; throws `deadlock` if `block` is true and no
   /// event is left. Inside a simulated program, throws `error` if `block` is true, because the program must `co_await`

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The check of the numbers that a program passes as options and arguments.
+#pragma once
+
+#include <spar/core/error.hpp>
+
+#include <initializer_list>
+#include <limits>
+
+namespace spar::detail {
+
+/// The valid values of a number, and their description in an error message.
+struct number_range {
+  double least;     ///< the least valid value
+  double most;      ///< the greatest valid value
+  const char* text; ///< such as "a value in [0, 1]"
+  /// Whether `x` is valid. NaN never is.
+  [[nodiscard]] constexpr bool contains(double x) const noexcept { return x >= least && x <= most; }
+};
+
+namespace valid {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double greatest = std::numeric_limits<double>::max();
+
+inline constexpr number_range finite{-greatest, greatest, "a finite number"};
+inline constexpr number_range share{0, 1, "a value in [0, 1]"};
+inline constexpr number_range duration{0, greatest, "a finite, non-negative number of seconds"};
+inline constexpr number_range time_limit{0, infinity, "a non-negative number of seconds, or infinity"};
+/// The inverse of a valid bandwidth, the seconds per byte, is finite.
+inline constexpr number_range bandwidth{std::numeric_limits<double>::min(), greatest,
+                                        "a finite number of bytes per second above 0"};
+
+} // namespace valid
+
+/// Throws `invalid_argument` if `x` is not in `range`: "`what` is `x`; expected ...".
+inline void check_number(std::initializer_list<sentence_part> what, double x, const number_range& range) {
+  if (!range.contains(x)) raise<invalid_argument>({join_sentence(what), " is ", x, "; expected ", range.text});
+}
+
+} // namespace spar::detail

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads a whole text file in bounded memory.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/core/util/algobase.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace spar::detail {
+
+/// Returns the text of the file `path`. Throws `invalid_argument`, naming the file, if it cannot be read, for example
+/// because it is a directory, if it has more than `most` bytes, or if it has a zero byte, which no text has: so the
+/// function ends soon for any file or device.
+[[gnu::cold]] inline std::string read_text_file(const std::string& path, std::size_t most) {
+  const struct opened {
+    std::FILE* get;
+    ~opened() {
+      if (get != nullptr) std::fclose(get);
+    }
+  } file{std::fopen(path.c_str(), "r")};
+  if (file.get == nullptr) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+  std::string text;
+  for (bool ended = false; !ended;) {
+    const std::size_t length = text.size(), room = std::min(most + 1 - length, std::max<std::size_t>(length, 4096));
+    text.resize(length + room);
+    const std::size_t taken = std::fread(text.data() + length, 1, room, file.get);
+    text.resize(length + taken);
+    if (std::ferror(file.get) != 0) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+    if (text.find('\0', length) != text.npos) raise<invalid_argument>({path, " has a zero byte; expected a text"});
+    if (text.size() > most)
+      raise<invalid_argument>({path, " has more than ", most, " bytes; expected at most as many"});
+    ended = taken < room;
+  }
+  return text;
+}
+
+/// The start of a text for an error message, which a text from a file could make as long as the file.
+[[gnu::cold]] inline std::string start_of(std::string_view text) {
+  constexpr std::size_t most = 80;
+  return text.size() <= most ? std::string(text) : std::string(text.substr(0, most)) + "...";
+}
+
+} // namespace spar::detail
