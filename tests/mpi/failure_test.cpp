@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +29,24 @@ TEST(mpi_errors, no_communicator) {
   } catch (const spar::invalid_argument& e) {
     EXPECT_NE(std::string(e.what()).find("MPI_COMM_NULL"), std::string::npos);
   }
+}
+
+TEST(mpi_errors, an_intercommunicator_is_refused) {
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size < 2) return; // each of the two groups needs a rank
+  MPI_Comm local = MPI_COMM_NULL, inter = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < 1 ? 0 : 1, rank, &local);
+  MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, rank < 1 ? 1 : 0, 0, &inter);
+  try {
+    const spar::mpi net{inter};
+    ADD_FAILURE() << "no error";
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find("intercommunicator"), std::string::npos) << e.what();
+  }
+  MPI_Comm_free(&inter);
+  MPI_Comm_free(&local);
 }
 
 TEST(mpi_errors, bad_input_is_refused_before_anything_is_sent) {
@@ -139,6 +158,31 @@ TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
     } catch (const spar::peer_failed& e) {
       EXPECT_NE(std::string(e.what()).find("rank 1"), std::string::npos) << e.what();
       EXPECT_NE(std::string(e.what()).find(reason), std::string::npos) << e.what();
+    }
+  }
+}
+
+/// One rank, or each rank, destroys its communicator while a call is in flight.
+TEST(mpi_errors, a_handle_may_outlive_its_communicator) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  for (const std::size_t n : {10U, 500'000U}) {
+    for (const bool all_leave : {false, true}) {
+      std::optional<spar::mpi> net(std::in_place, MPI_COMM_WORLD);
+      std::vector<float> x(n, 1.0F);
+      auto call = spar::start_allreduce(*net, std::span(x), spar::ring{});
+      std::vector<float> y(10, 1.0F);
+      auto second = spar::start_allreduce(*net, std::span(y));
+      if (all_leave || world.rank() == 0) net.reset();
+      for (auto* its : {&call, &second}) {
+        try {
+          its->wait();
+          EXPECT_NE(world.rank(), 0); // a call may end in time on another rank
+        } catch (const spar::peer_failed& e) {
+          EXPECT_NE(std::string(e.what()).find("was destroyed while a call was in flight"), std::string::npos)
+              << e.what();
+        }
+      }
     }
   }
 }

@@ -9,11 +9,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -370,6 +373,86 @@ TEST(checksums, results_are_the_same_with_them) {
       EXPECT_EQ(x[5], 6.0F);
     });
   }
+}
+
+/// The handles of all ranks outlive the ranks.
+template <class Group, class Net>
+void handles_outlive_their_group(auto make_group, auto run) {
+  for (const std::size_t n : sizes) {
+    std::vector<std::vector<float>> x(3, std::vector<float>(n, 1.0F));
+    std::vector<std::optional<spar::pending<Net, void>>> ended(3), in_flight(3);
+    {
+      auto group = make_group();
+      run(*group, [&](Net& net) {
+        const auto r = static_cast<std::size_t>(net.rank());
+        ended[r].emplace(spar::start_allreduce(net, std::span(x[r]), spar::ring{}));
+        if (r != 1) in_flight[r].emplace(spar::start_allreduce(net, spar::named{"later"}, std::span(x[r])));
+      });
+      for (int done = 0; done < 3;) {
+        done = 0;
+        for (auto& call : ended) done += call->done() ? 1 : 0; // each rank makes progress
+      }
+    }
+    for (std::size_t r = 0; r < 3; ++r) {
+      spar::pending<Net, void> moved(std::move(*ended[r]));
+      EXPECT_TRUE(moved.done());
+      moved.cancel();
+      EXPECT_NO_THROW(moved.wait());
+      EXPECT_EQ(moved.statistics().messages_sent, 0U);
+      if (r == 1) continue;
+      EXPECT_TRUE(in_flight[r]->done());
+      const std::string text = text_of<spar::peer_failed>([&] { in_flight[r]->wait(); });
+      EXPECT_NE(text.find("the communicator was destroyed while a call was in flight"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(destroyed_in_flight, handles_outlive_threads) {
+  for (const bool synchronous : {false, true}) {
+    handles_outlive_their_group<spar::thread_group, spar::threads>(
+        [&] { return std::make_unique<spar::thread_group>(3, spar::thread_options{.synchronous = synchronous}); },
+        [](spar::thread_group& group, auto program) { group.run(program); });
+  }
+}
+
+TEST(destroyed_in_flight, handles_outlive_the_simulator) {
+  handles_outlive_their_group<spar::simulator, spar::sim>([] { return std::make_unique<spar::simulator>(3); },
+                                                          [](spar::simulator& group, auto program) {
+                                                            for (spar::rank_t r = 0; r < group.size(); ++r)
+                                                              program(group.rank(r));
+                                                          });
+}
+
+TEST(destroyed_in_flight, a_decorator_ends_its_own_calls_on_all_ranks) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& inner) {
+    std::vector<float> x(1000, 1.0F), y(1000, 1.0F);
+    if (inner.rank() == 1) {
+      const std::string text = text_of<spar::peer_failed>([&] { spar::allreduce(inner, std::span(x)); });
+      EXPECT_NE(text.find("rank 0 failed"), std::string::npos) << text;
+      EXPECT_NE(text.find("was destroyed while a call was in flight"), std::string::npos) << text;
+      return;
+    }
+    auto other = spar::start_allreduce(inner, std::span(y)); // of the communicator that goes on
+    std::optional<spar::counting<spar::threads>> net(std::in_place, inner);
+    auto call = spar::start_allreduce(*net, std::span(x));
+    net.reset();
+    EXPECT_THROW(call.wait(), spar::peer_failed);
+    (void)text_of<spar::peer_failed>([&] { other.wait(); });
+  });
+}
+
+TEST(destroyed_in_flight, a_decorator_leaves_the_calls_of_others_alone) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& inner) {
+    std::vector<float> x(1000, 1.0F);
+    auto call = spar::start_allreduce(inner, std::span(x));
+    {
+      const spar::counting<spar::threads> net(inner);
+    }
+    call.wait();
+    EXPECT_EQ(x[999], 2.0F);
+  });
 }
 
 } // namespace

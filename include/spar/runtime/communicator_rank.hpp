@@ -7,6 +7,7 @@
 #include <spar/core/network_model.hpp>
 #include <spar/core/statistics.hpp>
 #include <spar/runtime/abort.hpp>
+#include <spar/runtime/end_calls.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <concepts>
@@ -91,7 +92,10 @@ class communicator_rank {
   /// Passes `args` to the constructor of the port.
   template <class... Args>
   explicit communicator_rank(Args&&... args) : port_(std::forward<Args>(args)...) {}
-  ~communicator_rank() = default;
+  ~communicator_rank() {
+    detail::link& handles = port_.node().calls().handles();
+    if (&handles.after() != &handles) detail::end_calls(port_);
+  }
 
  private:
   Port port_;

@@ -24,59 +24,75 @@ T run_until_done(Net& net, task<T> work) {
   return work.result();
 }
 
-/// The handle of a non-blocking call of a collective whose result has the type T, on the transport Net. The transport
-/// and borrowed arguments must outlive the handle, whose destructor waits for the call. Get the result or the error of
-/// the call only once: by `wait()`, which blocks, or, in a coroutine, by `co_await std::move(handle)`. The call makes
-/// progress whenever the program waits for, or polls, any call on the same transport, and while a progress_thread
-/// exists. With a progress_thread, coroutines cannot await the handle: `co_await` throws `error`.
+/// The handle of a non-blocking call of a collective whose result has the type T, on the transport Net. Borrowed
+/// arguments must outlive the handle, whose destructor waits for the call. So must the transport: destroying a
+/// communicator that has a call in flight aborts the communicator, and the call ends in `peer_failed`. Get the result
+/// or the error of the call only once: by `wait()`, which blocks, or, in a coroutine, by `co_await std::move(handle)`.
+/// The call makes progress whenever the program waits for, or polls, any call on the same transport, and while a
+/// progress_thread exists. With a progress_thread, coroutines cannot await the handle: `co_await` throws `error`.
 template <transport Net, class T>
 class [[nodiscard]] pending_call {
  public:
   /// Called by the functions that start calls.
-  pending_call(Net& net, call_record& call, task<T> work) noexcept : net_(&net), call_(&call), work_(std::move(work)) {}
+  pending_call(Net& net, call_record& call, task<T> work) noexcept : work_(std::move(work)) {
+    handle_.net = &net;
+    handle_.call = &call;
+    handle_.work = work_.coroutine();
+    handle_.join_before(net.node().calls().handles());
+  }
   /// Takes over the call of `other`, which must not be used any more.
-  pending_call(pending_call&& other) noexcept
-      : net_(other.net_), call_(std::exchange(other.call_, nullptr)), work_(std::move(other.work_)) {}
+  pending_call(pending_call&& other) noexcept : work_(std::move(other.work_)) {
+    handle_.net = other.handle_.net;
+    handle_.call = std::exchange(other.handle_.call, nullptr);
+    handle_.work = other.handle_.work;
+    handle_.join_before(other.handle_);
+    other.handle_.leave();
+  }
   pending_call& operator=(pending_call&&) = delete;
   ~pending_call() {
-    if (call_ == nullptr) return;
-    const detail::rank_lock lock(net_->node().shared());
+    if (handle_.call == nullptr || handle_.net == nullptr) return;
+    const detail::rank_lock lock(net().node().shared());
     work_.await_suspend(std::noop_coroutine()); // replaces any awaiting coroutine, which is being destroyed too
     try {
-      while (!work_.done()) net_->progress(true);
+      while (!work_.done()) net().progress(true);
     } catch (...) { // no further progress is possible; destroying the task cancels the call
     }
     {
       const task<T> gone = std::move(work_);
     } // the task is destroyed before the record of its call is reused
-    net_->node().calls().recycle(*call_);
+    handle_.leave();
+    net().node().calls().recycle(*handle_.call);
   }
 
   /// Makes progress without blocking, and returns whether the call has ended. Errors of the call appear in `wait()`;
   /// `done` itself throws what `communicator_rank::progress` throws.
   [[nodiscard]] bool done() {
-    const detail::rank_lock lock(net_->node().shared());
-    if (!work_.done()) net_->progress(false);
+    if (handle_.net == nullptr) return work_.done();
+    const detail::rank_lock lock(net().node().shared());
+    if (!work_.done()) net().progress(false);
     return work_.done();
   }
   /// Waits until the call has ended, and returns its result. Throws the error of the call: see the \ref call_errors.
   T wait() {
-    const detail::rank_lock lock(net_->node().shared());
-    while (!work_.done()) net_->progress(true);
+    if (handle_.net == nullptr) return work_.result();
+    const detail::rank_lock lock(net().node().shared());
+    while (!work_.done()) net().progress(true);
     return work_.result();
   }
   /// Cancels the call if the call has not ended. One rank alone cannot withdraw from a collective. Therefore `cancel`
   /// aborts the communicator: all calls in flight, on all ranks, end in `peer_failed`.
   void cancel() {
-    const detail::rank_lock lock(net_->node().shared());
-    if (!work_.done()) detail::abort_and_unwind(*net_, "a call was cancelled");
+    if (handle_.net == nullptr) return;
+    const detail::rank_lock lock(net().node().shared());
+    if (!work_.done()) detail::abort_and_unwind(net(), "a call was cancelled");
   }
-  /// Messages, bytes and seconds of this call. The numbers are complete once the call has ended.
-  [[nodiscard]] const spar::statistics& statistics() const noexcept { return call_->cost; }
+  /// Messages, bytes and seconds of this call. The numbers are complete once the call has ended, and not available any
+  /// more, but 0, once the communicator is destroyed.
+  [[nodiscard]] const spar::statistics& statistics() const noexcept { return handle_.call->cost; }
 
   /// For `co_await`. Throws `error` if the communicator has a progress thread.
   [[nodiscard]] bool await_ready() const {
-    if (net_->node().shared() != nullptr) {
+    if (handle_.net != nullptr && net().node().shared() != nullptr) {
       raise<error>(
           {"a coroutine cannot await a collective on a communicator with a progress thread: call wait() instead"});
     }
@@ -86,8 +102,9 @@ class [[nodiscard]] pending_call {
   T await_resume() { return work_.result(); }
 
  private:
-  Net* net_;
-  call_record* call_;
+  [[nodiscard]] Net& net() const noexcept { return *static_cast<Net*>(handle_.net); }
+
+  detail::call_handle handle_;
   task<T> work_;
 };
 

@@ -17,9 +17,9 @@ namespace spar {
 class mpi : public communicator_rank<mpi_port> {
  public:
   /// Duplicates `comm`; collective over `comm`. `options` are those of this rank. Throws `invalid_argument` if MPI is
-  /// not initialised or already finalised, or if `comm` is MPI_COMM_NULL. Throws `mismatch` if another rank has an
-  /// older version of the wire format, or if this machine is big-endian and the machine of another rank is
-  /// little-endian. Throws `transport_error` if a function of MPI fails.
+  /// not initialised or already finalised, or if `comm` is MPI_COMM_NULL or an intercommunicator. Throws `mismatch` if
+  /// another rank has an older version of the wire format, or if this machine is big-endian and the machine of another
+  /// rank is little-endian. Throws `transport_error` if a function of MPI fails.
   explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
       : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 

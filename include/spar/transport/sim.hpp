@@ -65,6 +65,7 @@ class simulator {
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, memory);
   }
   simulator(const simulator&) = delete;
+  ~simulator() { detail::end_calls_of_all(ranks_); }
 
   /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }

@@ -214,6 +214,7 @@ class thread_group {
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
+  ~thread_group() { detail::end_calls_of_all(ranks_); }
 
   /// The number of ranks.
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }

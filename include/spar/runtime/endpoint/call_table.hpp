@@ -12,6 +12,7 @@
 #include <spar/runtime/messages/message.hpp>
 
 #include <bitset>
+#include <coroutine>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,14 @@ struct call_record : call_identity, detail::link {
 };
 
 namespace detail {
+
+/// The part of the handle of a non-blocking call that the communicator can reach, so that the handle can outlive the
+/// communicator (see runtime/end_calls.hpp).
+struct call_handle : link {
+  void* net = nullptr;          // the transport of the call; null once the communicator is destroyed
+  call_record* call = nullptr;  // null if another handle has taken over the call
+  std::coroutine_handle<> work; // the coroutine of the call
+};
 
 class call_table {
  public:
@@ -88,6 +97,8 @@ class call_table {
     total_ += call.cost;
   }
   [[nodiscard]] bool any() const noexcept { return open_ > 0; }
+  /// The number of unnamed calls so far.
+  [[nodiscard]] std::uint64_t unnamed() const noexcept { return next_; }
 
   /// Whether `last_activity()` is more than 0.5 s before `now`. If so, this rank was inactive, and other ranks may have
   /// aborted the communicator in the meantime. Sets `last_activity()` to `now`.
@@ -132,6 +143,8 @@ class call_table {
     return call;
   }
   void recycle(call_record& call) noexcept { records_.recycle(&call); }
+  /// The handles of non-blocking calls, including calls that have ended.
+  [[nodiscard]] link& handles() noexcept { return handles_; }
 
   /// `last_call()` returns the statistics of the call that ended last, and `statistics()` the total of all calls that
   /// have ended.
@@ -143,6 +156,7 @@ class call_table {
   std::uint64_t open_ = 0; // number of calls in flight
   std::bitset<max_in_flight> in_flight_;
   link list_; // calls in flight
+  link handles_;
   slab<call_record> records_;
   call_identity last_ended_;
   std::uint64_t failed_sequence_ = 0;

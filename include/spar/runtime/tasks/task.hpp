@@ -207,6 +207,8 @@ class [[nodiscard]] task {
     if (coroutine_) coroutine_.promise().end(coroutine_);
   }
 
+  /// The coroutine, which this task owns.
+  [[nodiscard]] std::coroutine_handle<> coroutine() const noexcept { return coroutine_; }
   /// Whether the coroutine has ended.
   [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }
 

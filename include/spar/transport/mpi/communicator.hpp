@@ -25,6 +25,11 @@ class owned_communicator {
     if (comm == MPI_COMM_NULL)
       raise<invalid_argument>({"a spar::mpi cannot be constructed from MPI_COMM_NULL, which has no ranks; pass a "
                                "communicator to which this process belongs"});
+    int between = 0;
+    check_mpi(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
+    if (between != 0)
+      raise<invalid_argument>({"a spar::mpi cannot be constructed from an intercommunicator, whose ranks are in two "
+                               "groups; pass an intracommunicator, such as the result of MPI_Intercomm_merge"});
     owned_communicator own;
     check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);

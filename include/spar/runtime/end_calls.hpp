@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ends the non-blocking calls of a communicator that is destroyed before their handles.
+#pragma once
+
+#include <spar/runtime/abort.hpp>
+#include <spar/runtime/transport_concept.hpp>
+
+namespace spar::detail {
+
+/// Whether a handle refers to a call on the transport `net` of `node` that has not ended.
+[[gnu::cold]] inline bool has_unended_calls(endpoint& node, const void* net) noexcept {
+  link& handles = node.calls().handles();
+  for (link* l = &handles.after(); l != &handles; l = &l->after()) {
+    auto* const handle = static_cast<call_handle*>(l);
+    if (handle->net == net && !handle->work.done()) return true;
+  }
+  return false;
+}
+
+/// Makes the handles of calls on the transport `net` of `node` independent of `net`, which is being destroyed.
+[[gnu::cold]] inline void detach_handles(endpoint& node, const void* net) noexcept {
+  static call_record none; // the record of all detached handles, whose statistics are 0
+  link& handles = node.calls().handles();
+  for (link* l = &handles.after(); l != &handles;) {
+    auto* const handle = static_cast<call_handle*>(l);
+    l = &l->after();
+    if (handle->net != net) continue;
+    handle->leave();
+    handle->net = nullptr;
+    handle->call = &none;
+  }
+}
+
+inline constexpr const char* destroyed_in_flight =
+    "the communicator was destroyed while a call was in flight; wait for the call first";
+
+/// Called when the transport `net` is destroyed: if a call is in flight, aborts the communicator, so that the call ends
+/// on all ranks. Then `wait()` of the handle throws `peer_failed`.
+template <transport Net>
+[[gnu::cold]] void end_calls(Net& net) noexcept {
+  try {
+    if (has_unended_calls(net.node(), &net)) {
+      abort_and_unwind(net, destroyed_in_flight);
+      await_loans(net);
+    }
+  } catch (...) { // no further progress is possible
+  }
+  detach_handles(net.node(), &net);
+}
+
+/// As `end_calls` on each of `ranks`, all ranks of a communicator within one process, which are destroyed together.
+template <class Ranks>
+[[gnu::cold]] void end_calls_of_all(Ranks& ranks) noexcept {
+  bool any = false;
+  for (auto& rank : ranks) any = has_unended_calls(rank.port(), &rank.port()) || any;
+  for (auto& rank : ranks) {
+    if (any) abort_and_unwind(rank.port(), destroyed_in_flight);
+  }
+  for (auto& rank : ranks) end_calls(rank.port()); // the ranks have returned the send buffers of their peers
+}
+
+} // namespace spar::detail
