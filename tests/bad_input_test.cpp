@@ -209,7 +209,7 @@ TEST(bad_input, a_result_for_a_span_of_another_length) {
   const std::vector<std::uint32_t> indices{1};
   const std::vector<float> values{2};
   std::vector<float> out(9);
-  EXPECT_TRUE(says(error_of([&] { spar::sparse_view(10, indices, values).to_dense(out); }), {"10", "9"}));
+  EXPECT_TRUE(says(error_of([&] { spar::sparse_view(10, indices, values).to_dense(out, spar::sum{}); }), {"10", "9"}));
 }
 
 TEST(bad_input, a_root_that_is_no_rank) {

@@ -31,7 +31,7 @@ std::vector<float> sum(spar::threads& net, const char* name, const Codec& codec,
   const auto mine = contribution(net);
   const auto total = spar::allreduce(net, mine.view(), spar::compose(codec, spar::ssar_split{}));
   std::vector<float> x(length);
-  total.to_dense(x);
+  total.to_dense(x, spar::sum{});
   double error = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) error = std::max<double>(error, std::abs(x[i] - exact[i]));
   if (net.rank() == 0) {

@@ -47,7 +47,7 @@ int main() {
     auto z = gradient(net.rank());
     const auto selected = select(std::span(z), net.memory());
     const auto sum = spar::allreduce(net, selected, own::star{});
-    sum.to_dense(z);
+    sum.to_dense(z, spar::sum{});
 
     if (net.rank() == 0) by_schedule = error_of(x), by_codec = error_of(y), by_star = error_of(z);
   });

@@ -220,7 +220,7 @@ class device_feedback {
           its->algorithm_.template selected<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::finishes<Op, T>) local::finish(net, result.sum.values(), op);
-      local::write_dense(net, std::as_const(result.sum).view(), x, T{});
+      local::write_dense(net, std::as_const(result.sum).view(), x, op);
       its->entries_.order().follow(stream);
     }
   };

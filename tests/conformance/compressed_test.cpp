@@ -151,7 +151,7 @@ struct split_program {
     const auto mine = spar::dense_view((*x)[rank]);
     auto pending = spar::start_allreduce(net, mine, split_with{.store = {.blocks = codec}});
     const auto sum = co_await pending;
-    sum.to_dense((*sums)[rank]);
+    sum.to_dense((*sums)[rank], spar::sum{});
   }
 };
 

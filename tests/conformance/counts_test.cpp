@@ -406,8 +406,8 @@ void expect_parts(mode where, const inputs& mine, std::uint64_t parts) {
   const auto divided = measure(where, mine, spar::compose(Storage(), schedule{.parts = parts}));
   for (std::size_t r = 0; r < mine.size(); ++r) {
     std::vector<float> expected(mine[0].n, 0), sum(mine[0].n, 0);
-    whole[r].sum.view().to_dense(std::span(expected), 0.0F);
-    divided[r].sum.view().to_dense(std::span(sum), 0.0F);
+    whole[r].sum.view().to_dense(std::span(expected), spar::sum{});
+    divided[r].sum.view().to_dense(std::span(sum), spar::sum{});
     EXPECT_EQ(sum, expected) << where << ", P = " << mine.size() << ", " << parts << " parts, rank " << r;
     EXPECT_EQ(divided[r].cost.messages_sent, (encodes ? parts : 1) * whole[r].cost.messages_sent);
   }

@@ -56,7 +56,7 @@ TYPED_TEST(extremes, nan_and_infinities_arrive) {
         const auto cases = this->run_one(where, special_inputs(ranks, with_dense), spar::sum{});
         for (const auto& result : cases[0].results) {
           std::vector<float> dense(40);
-          result.to_dense(dense);
+          result.to_dense(dense, spar::sum{});
           EXPECT_TRUE(std::isnan(dense[3])) << where << ", P = " << ranks;
           EXPECT_TRUE(std::isnan(dense[7])) << where << ", P = " << ranks;
           EXPECT_EQ(dense[11], infinity);
@@ -77,7 +77,7 @@ TYPED_TEST(extremes, nan_wins_minimum_and_maximum) {
       const auto cases = this->run_one(mode::sim, special_inputs(ranks, false), op);
       for (const auto& result : cases[0].results) {
         std::vector<float> dense(40);
-        result.to_dense(dense, op.template neutral<float>());
+        result.to_dense(dense, op);
         EXPECT_TRUE(std::isnan(dense[3])) << op.name << ", P = " << ranks;
         EXPECT_TRUE(std::isnan(dense[7]));
         EXPECT_EQ(dense[11], of_infinity);
@@ -97,7 +97,7 @@ TYPED_TEST(extremes, opposite_infinities_are_nan) {
   const auto cases = this->run_one(mode::sim, inputs, spar::sum{});
   for (const auto& result : cases[0].results) {
     std::vector<float> dense(10);
-    result.to_dense(dense);
+    result.to_dense(dense, spar::sum{});
     EXPECT_TRUE(std::isnan(dense[4]));
   }
 }
@@ -124,7 +124,7 @@ TYPED_TEST(extremes, tiny_values_are_kept) {
         const auto cases = this->run_one(where, inputs, spar::sum{});
         for (const auto& result : cases[0].results) {
           std::vector<float> dense(64);
-          result.to_dense(dense);
+          result.to_dense(dense, spar::sum{});
           EXPECT_NEAR(dense[5] / 1e-30F, static_cast<float>(ranks), 1e-5F) << where << ", P = " << ranks;
           EXPECT_EQ(dense[6], static_cast<float>(ranks) * denormal);
           EXPECT_EQ(dense[63], -static_cast<float>(ranks) * denormal);
@@ -170,7 +170,7 @@ TYPED_TEST(extremes, all_of_a_sum_can_cancel) {
   const auto cases = this->run_one(mode::sim, inputs, spar::sum{});
   for (const auto& result : cases[0].results) {
     std::vector<float> dense(100);
-    result.to_dense(dense);
+    result.to_dense(dense, spar::sum{});
     EXPECT_EQ(dense, std::vector<float>(100, 0.0F));
   }
 }
@@ -184,7 +184,7 @@ TYPED_TEST(extremes, zeros_stay_entries_and_have_the_same_sign_on_all_ranks) {
     for (const auto& result : cases[0].results) {
       ASSERT_TRUE(same_stream(result, cases[0].results[0])) << "P = " << ranks;
       std::vector<float> dense(400);
-      result.to_dense(dense);
+      result.to_dense(dense, spar::sum{});
       EXPECT_EQ(dense, std::vector<float>(400, 0.0F));
       EXPECT_TRUE(std::signbit(dense[3])) << "all ranks have -0 there";
       EXPECT_FALSE(std::signbit(dense[7])) << "1 - 1";

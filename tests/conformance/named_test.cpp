@@ -54,7 +54,7 @@ struct shuffled {
       for (auto& call : dense) co_await std::move(call);
       for (std::size_t s = 0; s < sparse.size(); ++s) {
         const auto sum = co_await std::move(sparse[s]);
-        sum.to_dense(std::span<float>(x[sparse_calls[s]]));
+        sum.to_dense(std::span<float>(x[sparse_calls[s]]), spar::sum{});
       }
     }
     for (const auto& sum : x) mine.insert(mine.end(), sum.begin(), sum.end());

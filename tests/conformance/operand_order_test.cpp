@@ -130,10 +130,10 @@ void expect_order(order_of_block order) {
       std::vector<std::vector<std::int32_t>> inputs;
       for (const auto& mine : call.inputs) {
         inputs.emplace_back(call.n);
-        mine.view().to_dense(inputs.back());
+        mine.view().to_dense(inputs.back(), spar::sum{});
       }
       std::vector<std::int32_t> dense(call.n);
-      call.results[0].to_dense(dense);
+      call.results[0].to_dense(dense, spar::sum{});
       const spar::uniform_ownership owner{call.n, ranks};
       for (spar::rank_t b = 0; b < ranks; ++b) {
         const auto ranks_in_order = order(ranks, b);

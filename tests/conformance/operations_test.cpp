@@ -48,7 +48,7 @@ TYPED_TEST(operations, integers_wrap_around) {
   run(mode::sim, 3, allreduce_program<std::int32_t, std::uint32_t, TypeParam, spar::sum>{&cases});
   for (const auto& result : cases[0].results) {
     std::vector<std::int32_t> dense(4);
-    result.to_dense(dense);
+    result.to_dense(dense, spar::sum{});
     EXPECT_EQ(dense, (std::vector<std::int32_t>{0, largest - 2, 0, 0})); // 3 (2^31 - 1) = 2^32 + 2^31 - 3
   }
 }

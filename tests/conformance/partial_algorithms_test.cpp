@@ -116,7 +116,7 @@ struct whole_numbers_program {
         const auto own = spar::sparse_view(totals::n, indices, values);
         auto call = last ? reduce.start_drain(own) : reduce.start(own);
         const auto result = co_await std::move(call);
-        result.sum.to_dense(std::span(x));
+        result.sum.to_dense(std::span(x), spar::sum{});
       }
       for (std::size_t i = 0; i < totals::n; ++i) all->results[at][i] += x[i];
     }

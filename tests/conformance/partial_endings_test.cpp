@@ -83,7 +83,7 @@ struct ending_program {
           const auto own = spar::sparse_view(n, std::span(at).first(last ? 0 : 1), std::span(one).first(last ? 0 : 1));
           auto call = last ? reduce.start_drain(own) : reduce.start(own);
           const auto result = co_await std::move(call);
-          result.sum.to_dense(std::span(x));
+          result.sum.to_dense(std::span(x), spar::sum{});
           end.rounds.push_back(seen_of(x, result.by, net.size()));
         }
         end.drained = last;

@@ -40,7 +40,7 @@ struct partial_rounds {
         const auto own = mine->view();
         auto call = last ? reduce.start_drain(own) : reduce.start(own);
         const auto result = co_await std::move(call);
-        result.sum.to_dense(std::span(x));
+        result.sum.to_dense(std::span(x), spar::sum{});
       }
       for (std::size_t i = 0; i < n; ++i) total[i] += x[i];
     }

@@ -268,7 +268,7 @@ TEST(reduce_scatter, of_streams_to_blocks_of_the_caller) {
           }
           for (spar::rank_t r = 0; r < ranks; ++r) {
             std::vector<float> dense(n);
-            results[static_cast<std::size_t>(r)].to_dense(dense);
+            results[static_cast<std::size_t>(r)].to_dense(dense, spar::sum{});
             for (std::uint64_t i = 0; i < n; ++i) {
               const bool own = i >= owner[r].begin && i < owner[r].end;
               ASSERT_EQ(dense[i], own ? static_cast<float>(expected.values[i]) : 0) << shape << ", rank " << r;
@@ -343,7 +343,7 @@ TEST(reduce, of_streams_to_every_root) {
       const auto expected = expected_of(mine, spar::sum{});
       for (std::size_t root = 0; root < results.size(); ++root) {
         std::vector<float> dense(n);
-        results[root][root].to_dense(dense);
+        results[root][root].to_dense(dense, spar::sum{});
         for (std::size_t i = 0; i < n; ++i)
           ASSERT_EQ(dense[i], static_cast<float>(expected.values[i])) << shape << ", root " << root << ", index " << i;
         for (std::size_t r = 0; r < mine.size(); ++r) {

@@ -51,7 +51,7 @@ struct feedback_program {
       } else {
         auto call = reducer.start_reduce(net, std::span<const float>(x));
         const product_sum result = co_await std::move(call);
-        result.sum.to_dense(x);
+        result.sum.to_dense(x, spar::sum{});
       }
       its.add(x);
     }

@@ -77,7 +77,7 @@ TEST(progress_thread, every_form_of_call_and_results_that_outlive_it) {
       if (round % 2 == 0) progress.reset();
     }
     std::vector<float> x(1000);
-    kept.back().to_dense(std::span(x));
+    kept.back().to_dense(std::span(x), spar::sum{});
     EXPECT_EQ(x[3], 3.0F);
     EXPECT_EQ(x[700], 6.0F);
   });

@@ -125,7 +125,7 @@ results_of(mode where, spar::rank_t ranks, const std::vector<allreduce_case<T, I
 template <class T, class Index>
 std::vector<T> values_of(const spar::sparse_stream<T, Index>& s) {
   std::vector<T> x(s.dimension());
-  s.to_dense(x);
+  s.to_dense(x, spar::sum{});
   return x;
 }
 

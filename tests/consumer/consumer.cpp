@@ -18,7 +18,7 @@ int main() {
     const std::array<float, 2> values{1, 2};
     const auto sum = spar::allreduce(net, spar::sparse_view(100, indices, values));
     std::array<float, 100> dense{};
-    sum.to_dense(dense);
+    sum.to_dense(dense, spar::sum{});
     std::array<float, 100> expected{};
     for (std::size_t r = 0; r < ranks; ++r) expected[r] = 1;
     expected[7] = 2 * ranks;

@@ -106,7 +106,7 @@ void many_in_flight(net_type& net, std::uint64_t seed) {
     if (call < 3)
       dense[call].wait();
     else
-      (call == 3 ? split : doubled).wait().to_dense(std::span(x[call]));
+      (call == 3 ? split : doubled).wait().to_dense(std::span(x[call]), spar::sum{});
   }
   dense[3].wait();
   for (std::uint64_t call = 0; call < 5; ++call)

@@ -137,7 +137,7 @@ class own_call {
   }
   /// Waits for the call, or destroys the handle, which waits.
   void end(bool drops) {
-    if (auto* call = std::get_if<stream_handle>(&handle_)) call->wait().to_dense(std::span(x_));
+    if (auto* call = std::get_if<stream_handle>(&handle_)) call->wait().to_dense(std::span(x_), spar::sum{});
     if (auto* call = std::get_if<host_handle>(&handle_); call != nullptr && !drops) call->wait();
     if (auto* call = std::get_if<device_handle>(&handle_); call != nullptr && !drops) call->wait();
     handle_.template emplace<std::monostate>();

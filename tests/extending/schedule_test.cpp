@@ -108,7 +108,7 @@ TEST(OwnSchedule, Streams) {
     const auto mine = spar::selector::nonzeros{}(std::span(x), net.memory());
     const auto sum = spar::allreduce(net, mine, star{});
     std::vector<float> all(n);
-    sum.to_dense(all);
+    sum.to_dense(all, spar::sum{});
     EXPECT_EQ(all, plain(net.size()));
   });
 }

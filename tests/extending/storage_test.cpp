@@ -167,7 +167,7 @@ TYPED_TEST(OwnStorageIn, Streams) {
       const auto sum = rounds ? spar::allreduce(net, mine, spar::compose(both{}, TypeParam{}))
                               : spar::allreduce(net, mine, spar::compose(narrow{}, TypeParam{}));
       std::vector<float> all(n);
-      sum.to_dense(all);
+      sum.to_dense(all, spar::sum{});
       EXPECT_EQ(all, plain_sum(net.size(), 0, 10));
     }
   });

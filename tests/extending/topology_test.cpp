@@ -109,7 +109,7 @@ TYPED_TEST(OwnTopologyBelow, ValuesAndStreams) {
     auto y = input(net.rank());
     const auto mine = spar::selector::nonzeros{}(std::span(y), net.memory());
     const auto sum = spar::allreduce(net, mine, reduce);
-    sum.to_dense(y);
+    sum.to_dense(y, spar::sum{});
     EXPECT_EQ(y, plain_sum(net.size()));
   });
 }

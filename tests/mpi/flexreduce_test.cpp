@@ -31,10 +31,10 @@ void expect_sums(spar::mpi& net, const spar::tree& topology) {
     }
     const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::flexreduce(plan));
     std::vector<float> sixes(n);
-    sum.to_dense(sixes);
+    sum.to_dense(sixes, spar::sum{});
     const auto same = spar::allreduce(net, spar::sparse_view(n, indices, values), spar::tree_sparcml(plans));
     std::vector<float> again(n);
-    same.to_dense(again);
+    same.to_dense(again, spar::sum{});
     ASSERT_EQ(again, sixes);
     std::vector<float> y(x);
     std::vector<float> z(x);

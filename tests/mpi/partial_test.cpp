@@ -56,7 +56,7 @@ std::vector<round_seen> rounds_of(spar::mpi& net, const Participation& who, std:
       const std::array<number, 1> one{1};
       const auto own = spar::sparse_view(n, std::span(at).first(last ? 0 : 1), std::span(one).first(last ? 0 : 1));
       const auto result = last ? reduce.drain(own) : reduce(own);
-      result.sum.to_dense(std::span(x));
+      result.sum.to_dense(std::span(x), spar::sum{});
       rounds.push_back(seen_of(x, result.by, net.size()));
     }
   }

@@ -157,7 +157,7 @@ TYPED_TEST(mpi_rows, have_exact_sums) {
       if (!sum.is_dense() && shape != pattern::dense && shape != pattern::mixed) { // no zeros among the entries
         EXPECT_EQ(sum.count(), static_cast<std::uint64_t>(std::count(present.begin(), present.end(), 1)));
       }
-      sum.to_dense(got);
+      sum.to_dense(got, spar::sum{});
       EXPECT_EQ(got, expected);
     }
   }
@@ -235,7 +235,7 @@ TEST(mpi_pieces, reduce_scatter_to_blocks_of_the_caller) {
     const auto all = contributions<float, index>(pattern::random, net.size(), n, n, exact_value<float>);
     const auto expected = expected_of(all, spar::sum{});
     std::vector<float> dense(n), block(n);
-    spar::reduce_scatter(net, all[rank].view(), owner).to_dense(dense);
+    spar::reduce_scatter(net, all[rank].view(), owner).to_dense(dense, spar::sum{});
     for (std::uint64_t i = own.begin; i < own.end; ++i) block[i] = static_cast<float>(expected.values[i]);
     ASSERT_EQ(dense, block) << "n = " << n;
   }
@@ -263,7 +263,7 @@ TEST(mpi_pieces, of_streams) {
       const auto sum = spar::reduce(net, all[rank].view(), root);
       if (net.rank() == root) {
         std::vector<float> dense(n);
-        sum.to_dense(dense);
+        sum.to_dense(dense, spar::sum{});
         for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(dense[i], static_cast<float>(expected.values[i]));
       }
       const auto theirs = spar::broadcast(net, all[rank].view(), root);
@@ -322,7 +322,7 @@ TEST(mpi_nonblocking, finished_in_another_order_than_started) {
     const auto sum = sparse[c].wait();
     const auto expected = expected_of(inputs[c], spar::sum{});
     std::vector<float> values(inputs[c][0].n);
-    sum.to_dense(values);
+    sum.to_dense(values, spar::sum{});
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<float>(expected.values[i]));
     dense[calls - 1 - c].wait();
   }

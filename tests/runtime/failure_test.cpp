@@ -368,7 +368,7 @@ TEST(checksums, results_are_the_same_with_them) {
       const std::vector<std::uint32_t> indices{1, 5};
       const std::vector<float> values{1.0F, 2.0F};
       const auto sum = spar::allreduce(net, spar::sparse_view(n, indices, values));
-      sum.to_dense(std::span(x));
+      sum.to_dense(std::span(x), spar::sum{});
       EXPECT_EQ(x[1], 3.0F);
       EXPECT_EQ(x[5], 6.0F);
     });

@@ -69,7 +69,7 @@ struct program {
             spar::sparse_view(n, std::span(place).first(last ? 0 : 1), std::span(value).first(last ? 0 : 1));
         auto call = last ? reduce.start_drain(own) : reduce.start(own);
         auto result = co_await std::move(call);
-        result.sum.to_dense(std::span(x));
+        result.sum.to_dense(std::span(x), spar::sum{});
         mine.push_back(seen_of(x, result.by, p));
       }
       if (!last) check_tau(t);

@@ -245,7 +245,7 @@ void expect_result(const std::vector<spar::sparse_stream<T, Index>>& results, co
   ASSERT_NO_THROW(spar::validate(result.view()));
   const T neutral = op.template neutral<T>();
   std::vector<T> dense(expected.values.size());
-  result.to_dense(dense, neutral);
+  result.to_dense(dense, op);
   for (std::size_t i = 0; i < dense.size(); ++i) {
     const T exact = expected.present[i] != 0 ? static_cast<T>(expected.values[i]) : neutral;
     const double tolerance = bound(i);

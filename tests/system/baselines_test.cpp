@@ -104,7 +104,7 @@ vectors whole_numbers(spar::rank_t ranks, std::size_t n, std::uint64_t seed, std
 
 std::vector<float> dense_of(const spar::sparse_stream<float>& sum) {
   std::vector<float> x(sum.dimension());
-  sum.to_dense(x);
+  sum.to_dense(x, spar::sum{});
   return x;
 }
 

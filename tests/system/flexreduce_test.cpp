@@ -116,7 +116,7 @@ struct reduce_streams {
     auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::flexreduce(*plan), Op{});
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize(plan->dimension());
-    sum.to_dense((*sums)[rank]);
+    sum.to_dense((*sums)[rank], spar::sum{});
     (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // the representation is part of the result
   }
 };
@@ -131,7 +131,7 @@ struct reduce_by_quantiles {
     auto pending = spar::start_allreduce(net, (*mine)[rank].view(), spar::tree_sparcml(*plans));
     const auto sum = co_await std::move(pending);
     (*sums)[rank].resize((*mine)[rank].view().dimension());
-    sum.to_dense((*sums)[rank]);
+    sum.to_dense((*sums)[rank], spar::sum{});
     (*sums)[rank].push_back(sum.view().is_dense() ? 1.0F : 0.0F); // the representation is part of the result
   }
 };
@@ -142,7 +142,7 @@ void expect_stream_sums(const spar::tree& topology, pattern shape, std::uint64_t
   std::vector<float> total(n);
   for (const auto& c : mine) {
     std::vector<float> x(n);
-    c.view().to_dense(x);
+    c.view().to_dense(x, spar::sum{});
     for (std::size_t i = 0; i < n; ++i) total[i] += x[i];
   }
   std::vector<std::vector<float>> sums(static_cast<std::size_t>(plan.ranks()));
@@ -215,7 +215,7 @@ TEST(tree_sparcml, sums_of_streams_over_random_trees) {
     std::vector<float> total(n);
     for (const auto& c : mine) {
       std::vector<float> x(n);
-      c.view().to_dense(x);
+      c.view().to_dense(x, spar::sum{});
       for (std::size_t e = 0; e < n; ++e) total[e] += x[e];
     }
     std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks));

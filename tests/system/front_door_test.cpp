@@ -47,7 +47,7 @@ void expect_sums(spar::threads& net) {
   const std::vector<Index> indices{Index(net.rank()), 8};
   const std::vector<T> entries{1, 2};
   std::vector<T> dense(9);
-  spar::allreduce(net, spar::sparse_view(9, indices, entries)).to_dense(dense);
+  spar::allreduce(net, spar::sparse_view(9, indices, entries)).to_dense(dense, spar::sum{});
   EXPECT_EQ(dense, (std::vector<T>{1, 1, 1, 1, 0, 0, 0, 0, 2 * ranks}));
 }
 
@@ -84,7 +84,7 @@ TEST(front_door, the_pieces_average_too) {
     EXPECT_EQ(block.values()[0], 1.5F);
     const auto sum = spar::reduce(net, mine, 1, spar::binomial_reduce{}, spar::average{});
     std::vector<float> dense(8, -1);
-    sum.to_dense(dense);
+    sum.to_dense(dense, spar::sum{});
     EXPECT_EQ(std::accumulate(dense.begin(), dense.end(), 0.0F), net.rank() == 1 ? 6.0F : 0.0F);
   });
 }
@@ -98,9 +98,47 @@ TEST(front_door, a_result_goes_on_as_an_argument) {
     const auto again = spar::allreduce(net, sum);
     const auto everywhere = spar::broadcast(net, again, 3);
     std::vector<float> dense(100);
-    everywhere.to_dense(dense);
+    everywhere.to_dense(dense, spar::sum{});
     EXPECT_EQ(dense[0], 4.0F);
     EXPECT_EQ(std::accumulate(dense.begin(), dense.end(), 0.0F), 16.0F);
+  });
+}
+
+template <class Stream>
+concept reads_without_an_operation = requires(const Stream& s, std::span<float> x) { s.to_dense(x); };
+static_assert(!reads_without_an_operation<spar::sparse_stream<float>>);
+static_assert(!reads_without_an_operation<spar::stream_view<float>>);
+
+/// Reduces streams of `count` entries, and returns the value at an index without an entry: of the result, of its view,
+/// and of its copy on another rank. Sets `dense` to whether the result is dense.
+template <class Op>
+std::array<float, 3> absent_values(spar::threads& net, std::uint32_t count, Op op, bool& dense) {
+  std::vector<std::uint32_t> indices(count);
+  std::iota(indices.begin(), indices.end(), 0U);
+  const std::vector<float> entries(count, 5);
+  const auto result = spar::allreduce(net, spar::sparse_view(100, indices, entries), spar::sparcml{}, op);
+  const auto copy = spar::broadcast(net, result, 1);
+  std::array<std::vector<float>, 3> x;
+  x.fill(std::vector<float>(100, -1));
+  result.to_dense(x[0], op);
+  result.view().to_dense(x[1], op);
+  copy.to_dense(x[2], op);
+  dense = result.is_dense();
+  return {x[0][99], x[1][99], x[2][99]};
+}
+
+TEST(front_door, an_absent_entry_reads_as_the_neutral_element_of_sparse_and_dense_results) {
+  spar::thread_group group(ranks);
+  group.run([](spar::threads& net) {
+    const auto check = [&](auto op) {
+      const float neutral = op.template neutral<float>();
+      bool dense = true;
+      EXPECT_EQ(absent_values(net, 4, op, dense), (std::array{neutral, neutral, neutral})) << op.name;
+      EXPECT_FALSE(dense);
+      EXPECT_EQ(absent_values(net, 60, op, dense), (std::array{neutral, neutral, neutral})) << op.name;
+      EXPECT_TRUE(dense);
+    };
+    check(spar::sum{}), check(spar::average{}), check(spar::product{}), check(spar::minimum{}), check(spar::maximum{});
   });
 }
 
@@ -130,7 +168,7 @@ struct contribution {
 
 values dense_of(const auto& stream) {
   values x(n);
-  stream.to_dense(x);
+  stream.to_dense(x, spar::sum{});
   return x;
 }
 

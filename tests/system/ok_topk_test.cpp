@@ -73,7 +73,7 @@ void load_state(reducer& reduce, const spar::balanced_owners::state& by) {
 
 std::vector<float> dense_of(const spar::sparse_stream<float>& s) {
   std::vector<float> x(s.dimension());
-  s.to_dense(std::span<float>(x));
+  s.to_dense(std::span<float>(x), spar::sum{});
   return x;
 }
 
@@ -503,7 +503,7 @@ struct split_call {
     auto pending = spar::start_collective(net, agreed, split, mine, spar::sum{});
     const auto block = co_await std::move(pending);
     its->sums[r].assign(n, 0);
-    block.to_dense(std::span(its->sums[r]));
+    block.to_dense(std::span(its->sums[r]), spar::sum{});
     its->costs[r] = pending.statistics();
   }
 };

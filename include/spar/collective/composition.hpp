@@ -267,7 +267,7 @@ struct composition {
   task<void> as_stream(channel<Net> net, std::span<T> x, Op op, residual_view<T> residual) const& {
     auto running = call(net, dense_view<Index>(std::span<const T>(x)), op, store, residual);
     const sparse_stream<T, Index> sum = co_await std::move(running);
-    local::write_dense(net, sum.view(), x, op.template neutral<T>());
+    local::write_dense(net, sum.view(), x, op);
   }
 
   template <transport Net, element T, class Op>
@@ -277,7 +277,7 @@ struct composition {
     const selector::nothing_to_prepare prepare;
     auto running = selected<std::uint32_t>(net, &now, &last, x, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
-    local::write_dense(net, result.sum.view(), x, op.template neutral<T>());
+    local::write_dense(net, result.sum.view(), x, op);
   }
   template <transport Net, element T, index_type Index, class Op>
   task<selected_sum<T, Index>> reduce_and_keep(channel<Net> net, sparse_stream<T, Index> mine,

@@ -275,7 +275,7 @@ class error_feedback {
     template <transport Net, class Op>
     task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
       const selected_sum<T, Index> result = co_await sparse(net, std::span<const T>(x), op);
-      result.sum.to_dense(x);
+      result.sum.to_dense(x, op);
     }
   };
 

@@ -115,7 +115,7 @@ sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& m
 template <element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& memory) {
   auto out = sparse_stream<T, Index>::dense(memory, v.dimension(), 0, v.dimension());
-  v.to_dense(out.values(), op.template neutral<T>());
+  v.to_dense(out.values(), op);
   return out;
 }
 

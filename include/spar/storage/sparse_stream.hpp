@@ -112,9 +112,11 @@ class stream_view {
     }
   }
 
-  /// Writes all n values to `out`, with the value `absent` at every index without an entry. Throws `invalid_argument`
-  /// if `out` does not have length n.
-  void to_dense(std::span<T> out, T absent = T{}) const
+  /// Writes all n values to `out`, with the neutral element of `op` at every index without an entry: `op` is the
+  /// operation that made the stream, or will reduce it, such as `sum{}`. So the values do not depend on whether the
+  /// stream is sparse or has turned dense. Throws `invalid_argument` if `out` does not have length n.
+  template <reduction<T> Op>
+  void to_dense(std::span<T> out, const Op& op) const
     requires std::same_as<Space, host>
   {
     if (out.size() != n_) {
@@ -124,7 +126,7 @@ class stream_view {
       kernel::detail::copy(out.data(), values_.data(), n_);
       return;
     }
-    std::fill_n(out.data(), n_, absent);
+    std::fill_n(out.data(), n_, op.template neutral<T>());
     if (dense_)
       kernel::detail::copy(out.data() + first_, values_.data(), values_.size());
     else
@@ -323,11 +325,13 @@ class sparse_stream {
   void for_each(F&& f) const {
     view().for_each(std::forward<F>(f));
   }
-  /// Writes the vector to `out`, with `absent` where there is no entry, as `stream_view::to_dense` does.
-  void to_dense(std::span<T> out, T absent = T{}) const
+  /// Writes the vector to `out`, with the neutral element of `op` where there is no entry, as `stream_view::to_dense`
+  /// does.
+  template <reduction<T> Op>
+  void to_dense(std::span<T> out, const Op& op) const
     requires std::same_as<Space, host>
   {
-    view().to_dense(out, absent);
+    view().to_dense(out, op);
   }
 
  private:

@@ -57,7 +57,7 @@ struct with_state {
     const selector::nothing_to_prepare prepare;
     auto running = algorithm.template selected<std::uint32_t>(net, &next, &last, x, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
-    result.sum.to_dense(x);
+    result.sum.to_dense(x, op);
     std::swap(now, next);
   }
 };

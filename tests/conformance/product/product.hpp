@@ -106,8 +106,8 @@ struct product_program {
       const product_sum result = co_await std::move(pending);
       its.sum.resize(product_dimension);
       its.contributed.resize(product_dimension);
-      result.sum.to_dense(its.sum);
-      result.contributed.to_dense(its.contributed);
+      result.sum.to_dense(its.sum, spar::sum{});
+      result.contributed.to_dense(its.contributed, spar::sum{});
       its.entries = result.sum.count();
       its.compressions = pending.statistics().compressions;
       its.residual = residual;
@@ -121,7 +121,7 @@ struct product_program {
       const auto view = mine.view();
       auto of_stream = start_product(net, of_streams, view);
       const spar::sparse_stream<float> sum = co_await std::move(of_stream);
-      sum.to_dense(its.of_streams);
+      sum.to_dense(its.of_streams, spar::sum{});
     }
   }
 };

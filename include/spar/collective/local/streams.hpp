@@ -82,19 +82,20 @@ answer<Net, sparse_stream<T, Index>> to_sparse(channel<Net> net, const stream_vi
   else
     return ready<sparse_stream<T, Index>>::from([&] { return spar::to_sparse(v, op, net.memory()); });
 }
-/// Writes all values of `v` to `out`, which has room for them, with the value `absent` at every index without an entry.
-template <transport Net, element T, index_type Index>
-void write_dense(channel<Net> net, const stream_view<T, Index>& v, std::span<T> out, T absent) {
+/// Writes all values of `v` to `out`, which has room for them, with the neutral element of `op` at every index without
+/// an entry.
+template <transport Net, element T, index_type Index, reduction<T> Op>
+void write_dense(channel<Net> net, const stream_view<T, Index>& v, std::span<T> out, Op op) {
   if constexpr (values_on_device<Net>)
-    net.net().streams().write_dense(v, out, absent);
+    net.net().streams().write_dense(v, out, op.template neutral<T>());
   else
-    v.to_dense(out, absent);
+    v.to_dense(out, op);
 }
 /// Returns the whole vector as a dense stream, with the neutral element of `op` at every index without an entry.
 template <transport Net, element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_dense(channel<Net> net, const stream_view<T, Index>& v, Op op) {
   auto out = sparse_stream<T, Index>::dense(net.value_memory(), v.dimension(), 0, v.dimension());
-  write_dense(net, v, out.values(), op.template neutral<T>());
+  write_dense(net, v, out.values(), op);
   return out;
 }
 
