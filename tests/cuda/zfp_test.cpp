@@ -24,11 +24,11 @@ using kernel_test::vector;
 /// leaves bits of values there, which mean nothing.
 template <class T>
 vector<std::uint32_t> by_libzfp(const vector<T>& x, unsigned bits) {
-  using portion = spar::detail::zfp_portion<T>;
-  portion codec(bits / 4.0);
+  constexpr std::size_t portion = spar::detail::zfp_portion_values;
+  spar::detail::zfp_portion<T> codec(bits / 4.0);
   vector<std::uint32_t> out;
-  for (std::size_t at = 0; at < x.size(); at += portion::values) {
-    const std::size_t count = std::min(portion::values, x.size() - at), bytes = portion::bytes(bits / 4.0, count);
+  for (std::size_t at = 0; at < x.size(); at += portion) {
+    const std::size_t count = std::min(portion, x.size() - at), bytes = spar::detail::zfp_bytes(bits / 4.0, count);
     vector<std::uint32_t> words(bytes / 4);
     codec.encode(x.data() + at, count, reinterpret_cast<std::byte*>(words.data()), bytes);
     out.insert(out.end(), words.begin(), words.end());
@@ -38,12 +38,12 @@ vector<std::uint32_t> by_libzfp(const vector<T>& x, unsigned bits) {
 }
 template <class T>
 vector<T> decoded_by_libzfp(const vector<std::uint32_t>& words, std::size_t n, unsigned bits) {
-  using portion = spar::detail::zfp_portion<T>;
-  portion codec(bits / 4.0);
+  constexpr std::size_t portion = spar::detail::zfp_portion_values;
+  spar::detail::zfp_portion<T> codec(bits / 4.0);
   vector<T> x(n);
   const auto* in = reinterpret_cast<const std::byte*>(words.data());
-  for (std::size_t at = 0; at < n; at += portion::values) {
-    const std::size_t count = std::min(portion::values, n - at), bytes = portion::bytes(bits / 4.0, count);
+  for (std::size_t at = 0; at < n; at += portion) {
+    const std::size_t count = std::min(portion, n - at), bytes = spar::detail::zfp_bytes(bits / 4.0, count);
     codec.decode(in, bytes, x.data() + at, count);
     in += bytes;
   }

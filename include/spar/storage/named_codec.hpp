@@ -4,6 +4,7 @@
 
 #include <spar/core/error.hpp>
 #include <spar/storage/codec.hpp>
+#include <spar/storage/zfp_code.hpp>
 #ifdef SPAR_HAS_ZFP
 #include <spar/storage/zfp.hpp>
 #endif
@@ -19,10 +20,10 @@
 
 namespace spar::storage {
 
-/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`. If the program is linked with
-/// spar::zfp, `zfp:RATE` (RATE bits per value) is also a valid name. The compiler instantiates each collective only
-/// once for all these codecs. A piece with values that zfp cannot encode is sent uncompressed; a schedule that cannot
-/// send uncompressed pieces throws `invalid_argument`.
+/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`. If a part of the program is
+/// linked with spar::zfp, `zfp:RATE` (RATE bits per value) is also a valid name. The compiler instantiates each
+/// collective only once for all these codecs. A piece with values that zfp cannot encode is sent uncompressed; a
+/// schedule that cannot send uncompressed pieces throws `invalid_argument`.
 class named_codec {
  public:
   static constexpr slot fills = slot::storage;
@@ -70,12 +71,7 @@ class named_codec {
   }
 
  private:
-  using any = std::variant<dense, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>
-#ifdef SPAR_HAS_ZFP
-                           ,
-                           zfp
-#endif
-                           >;
+  using any = std::variant<dense, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>, zfp>;
 
   static any parse(std::string_view which) {
     if (which == "none") return dense{};
@@ -85,7 +81,7 @@ class named_codec {
     if (which == "qsgd:4") return qsgd<4>{};
     if (which == "qsgd:8") return qsgd<8>{};
     if (which.starts_with("zfp:")) {
-#ifdef SPAR_HAS_ZFP
+      (void)detail::zfp_library::linked();
       zfp code{.non_finite = unsupported::exact};
       const std::string_view rate = which.substr(4);
       const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), code.rate);
@@ -93,10 +89,6 @@ class named_codec {
         (void)code.encoded_bytes<float>(1);
         return code;
       }
-#else
-      raise<invalid_argument>({"the codec '", std::string(which),
-                               "' needs zfp, but this program was built without zfp: link the CMake target spar::zfp"});
-#endif
     }
     raise<invalid_argument>(
         {"unknown codec '", std::string(which), "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8 or zfp:RATE"});

@@ -3,45 +3,30 @@
 // Requires libzfp: link the CMake target spar::zfp.
 #pragma once
 
-#include <spar/core/check_number.hpp>
-#include <spar/core/element.hpp>
-#include <spar/core/error.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/parallel.hpp>
-#include <spar/storage/codec.hpp>
+#include <spar/storage/zfp_code.hpp>
 
 #include <zfp.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <memory_resource>
 #include <new>
 #include <span>
-#include <string_view>
 
-namespace spar {
+namespace spar::detail {
 
-namespace detail {
-
-/// Returns the number of bits of an encoded block of four values: 4 * `rate`, rounded as libzfp rounds it.
-inline std::size_t zfp_block_bits(double rate) noexcept { return static_cast<std::size_t>(std::floor(4 * rate + 0.5)); }
-
-/// A zfp stream that encodes and decodes up to 64 blocks at a time in a buffer of its own. Because of this buffer, the
-/// caller's memory may have any alignment.
+/// A zfp stream that encodes and decodes a portion of values at a time in a buffer of its own. Because of this buffer,
+/// the caller's memory may have any alignment.
 template <class T>
 class zfp_portion {
  public:
-  /// The number of blocks encoded or decoded at a time: 64 blocks fill whole 64-bit words at any rate.
-  static constexpr std::size_t blocks = 64;
-  static constexpr std::size_t values = 4 * blocks;
-
   explicit zfp_portion(double rate) : bits_(stream_open(words_.data(), sizeof(words_))) {
     if (bits_ != nullptr) zfp_ = zfp_stream_open(bits_);
     if (zfp_ == nullptr) {
@@ -54,12 +39,6 @@ class zfp_portion {
   ~zfp_portion() {
     zfp_stream_close(zfp_);
     stream_close(bits_);
-  }
-
-  /// Returns the size in bytes of `count` encoded values, rounded up to whole 64-bit words. `count` is at most
-  /// `values`.
-  static std::size_t bytes(double rate, std::size_t count) noexcept {
-    return ((count + 3) / 4 * zfp_block_bits(rate) + 63) / 64 * 8;
   }
 
   void encode(const T* x, std::size_t count, std::byte* out, std::size_t size) {
@@ -113,134 +92,68 @@ class zfp_portion {
     }
   }
 
-  std::array<std::uint64_t, 32 * values / 64> words_; // at most 32 bits per value
+  std::array<std::uint64_t, 32 * zfp_portion_values / 64> words_; // at most 32 bits per value
   bitstream* bits_;
   zfp_stream* zfp_ = nullptr;
 };
 
-} // namespace detail
-
-namespace storage {
-
-/// What the storage `zfp` does with values that zfp cannot encode: NaN, infinities, and values whose magnitude exceeds
-/// an eighth of the largest finite number.
-enum class unsupported {
-  rejected, ///< throw `invalid_argument`
-  exact     ///< send each piece with such a value uncompressed; throw if the schedule cannot send uncompressed pieces
-};
-
-/// Fixed-rate zfp in one dimension, for float and double: a block of four values takes 4 * `rate` bits. The number of
-/// values need not be a multiple of four.
-///
-/// The error |decoded - value| is at most `relative_error` times the largest |value| of the block of four, plus 2^-98
-/// (double: 2^-962), because a block in which every |value| is below this number is encoded as zeros. zfp is not
-/// idempotent: encoding decoded values again can give different values.
-struct zfp {
-  static constexpr slot fills = slot::storage;
-  static constexpr std::string_view name = "zfp";
-
-  double rate = 16;                               ///< bits per value
-  unsupported non_finite = unsupported::rejected; ///< what is done with values that zfp cannot encode
-  int threads = 1; ///< maximum number of threads per call of `encode` or `decode`; uses at most one per 1024 values
-
-  /// The size of the encoding of `count` values, in bytes. Throws `invalid_argument` for a rate outside [4, 32] or a
-  /// number of threads outside [1, 256]; so do `encode` and `decode`.
-  template <element T>
-    requires std::floating_point<T>
-  [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
-    check();
-    return bytes<T>(count);
+/// Splits n values into portions, and calls `work(stream, first, count)` for each portion, on up to `by.threads`
+/// threads. `stream` is the thread's own zfp stream.
+template <class T, class Work>
+void in_zfp_portions(const storage::zfp& by, std::size_t n, const Work& work) {
+  const std::size_t portions = (n + zfp_portion_values - 1) / zfp_portion_values;
+  // `useful_threads` assumes little work per value; zfp takes about 32 times as long per value.
+  const int parts = useful_threads(by.threads, 32 * n);
+  const auto part = [&](zfp_portion<T>& stream, int p) {
+    const std::size_t end = part_begin(portions, p + 1, parts);
+    for (std::size_t i = part_begin(portions, p, parts); i < end; ++i) {
+      work(stream, i * zfp_portion_values, std::min(zfp_portion_values, n - i * zfp_portion_values));
+    }
+  };
+  if (parts == 1) {
+    zfp_portion<T> stream(by.rate);
+    part(stream, 0);
+    return;
   }
-  /// Whether zfp can encode these `values`. If not, throws `invalid_argument` unless `non_finite` is
-  /// `unsupported::exact`.
-  template <element T>
-  [[nodiscard]] bool carries(std::span<const T> values) const {
-    // Both comparisons are false for NaN, so `others` also counts NaN.
-    constexpr T most = std::numeric_limits<T>::max() / 8;
-    std::size_t others = 0;
-    for (const T x : values) others += static_cast<std::size_t>(!(x <= most && x >= -most));
-    if (others == 0) return true;
-    if (non_finite == unsupported::exact) return false;
-    const auto bad = std::find_if(values.begin(), values.end(), [&](T x) { return !(x <= most && x >= -most); });
-    raise<invalid_argument>(
-        {"zfp cannot encode ",
-         bad[0] != bad[0] ? "NaN" : "infinite values and magnitudes above an eighth of the largest finite number", ": ",
-         others, " of ", values.size(), " values in a piece are unsupported, the first at index ", bad - values.begin(),
-         " of the piece; to send such pieces uncompressed, set non_finite = unsupported::exact"});
-  }
-  template <element T>
-  void encode(std::span<const T> values, std::span<std::byte> out, block_position) const {
-    detail::check_room<T>(*this, values.size(), out.size());
-    in_portions<T>(values.size(), [&](auto& blocks, std::size_t first, std::size_t count) {
-      blocks.encode(values.data() + first, count, out.data() + bytes<T>(first),
-                    detail::zfp_portion<T>::bytes(rate, count));
-    });
-  }
-  template <element T>
-  void decode(std::span<const std::byte> in, std::span<T> out) const {
-    detail::check_room<T>(*this, out.size(), in.size());
-    in_portions<T>(out.size(), [&](auto& blocks, std::size_t first, std::size_t count) {
-      blocks.decode(in.data() + bytes<T>(first), detail::zfp_portion<T>::bytes(rate, count), out.data() + first, count);
-    });
-  }
-  template <class F>
-  void options(F&& f) const {
-    f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == unsupported::exact});
-  }
+  // Creates the zfp stream of each thread before the threads start, because a constructor may throw, but the work of a
+  // thread must not throw.
+  fixed_vector<zfp_portion<T>> of_part(*std::pmr::new_delete_resource(), static_cast<std::size_t>(parts));
+  for (int p = 0; p < parts; ++p) of_part.emplace_back(by.rate);
+  in_parallel(0, parts, [&](int p) { part(of_part[static_cast<std::size_t>(p)], p); });
+}
 
-  /// Returns an upper bound on |decoded - value| divided by the largest |value| of the block. The formula is fitted to
-  /// measurements, with a safety margin, and tested on eight kinds of values. Of the 4 * `rate` bits of a block, the
-  /// exponent takes 9 (double: 12), and each bit plane takes about 4.
-  template <element T>
-  [[nodiscard]] double relative_error() const noexcept {
-    const double bits = static_cast<double>(detail::zfp_block_bits(rate)) / 4;
-    return 1.5 * std::exp2((sizeof(T) == 8 ? 7 : 6) - bits) + 0x1p-25;
+/// Calls libzfp.
+class zfp_calls final : public zfp_library {
+ public:
+  void encode(const storage::zfp& by, std::span<const float> values, std::span<std::byte> out) const override {
+    encode_all(by, values, out);
   }
-  /// Returns the time to encode or decode a value, as a multiple of gamma_dense: libzfp 1.0 takes 2.2 ns per bit plus
-  /// 1.5 ns per value, and gamma_dense is assumed to be 0.1 ns.
-  template <element T>
-  [[nodiscard]] double cost() const noexcept {
-    return 22 * rate + 15;
+  void encode(const storage::zfp& by, std::span<const double> values, std::span<std::byte> out) const override {
+    encode_all(by, values, out);
+  }
+  void decode(const storage::zfp& by, std::span<const std::byte> in, std::span<float> out) const override {
+    decode_all(by, in, out);
+  }
+  void decode(const storage::zfp& by, std::span<const std::byte> in, std::span<double> out) const override {
+    decode_all(by, in, out);
   }
 
  private:
-  void check() const {
-    spar::detail::check_number({"the zfp rate"}, rate, {4, 32, "a rate in [4, 32] bits per value"});
-    check_threads(threads);
+  template <class T>
+  static void encode_all(const storage::zfp& by, std::span<const T> values, std::span<std::byte> out) {
+    in_zfp_portions<T>(by, values.size(), [&](zfp_portion<T>& stream, std::size_t first, std::size_t count) {
+      stream.encode(values.data() + first, count, out.data() + zfp_bytes(by.rate, first), zfp_bytes(by.rate, count));
+    });
   }
   template <class T>
-  [[nodiscard]] std::size_t bytes(std::size_t count) const noexcept {
-    constexpr std::size_t whole = detail::zfp_portion<T>::values;
-    return count / whole * detail::zfp_portion<T>::bytes(rate, whole) +
-           detail::zfp_portion<T>::bytes(rate, count % whole);
-  }
-  /// Splits n values into portions of up to 64 zfp blocks, and calls `work(blocks, first, count)` for each portion, on
-  /// up to `threads` threads. `blocks` is the thread's own zfp stream.
-  template <class T, class Work>
-  void in_portions(std::size_t n, const Work& work) const {
-    constexpr std::size_t whole = detail::zfp_portion<T>::values;
-    const std::size_t portions = (n + whole - 1) / whole;
-    // `useful_threads` assumes little work per value; zfp takes about 32 times as long per value.
-    const int parts = spar::detail::useful_threads(threads, 32 * n);
-    const auto part = [&](detail::zfp_portion<T>& blocks, int p) {
-      const std::size_t end = spar::detail::part_begin(portions, p + 1, parts);
-      for (std::size_t i = spar::detail::part_begin(portions, p, parts); i < end; ++i) {
-        work(blocks, i * whole, std::min(whole, n - i * whole));
-      }
-    };
-    if (parts == 1) {
-      detail::zfp_portion<T> blocks(rate);
-      part(blocks, 0);
-      return;
-    }
-    // Creates the zfp stream of each thread before the threads start, because a constructor may throw, but the work of
-    // a thread must not throw.
-    fixed_vector<detail::zfp_portion<T>> of_part(*std::pmr::new_delete_resource(), static_cast<std::size_t>(parts));
-    for (int p = 0; p < parts; ++p) of_part.emplace_back(rate);
-    spar::detail::in_parallel(0, parts, [&](int p) { part(of_part[static_cast<std::size_t>(p)], p); });
+  static void decode_all(const storage::zfp& by, std::span<const std::byte> in, std::span<T> out) {
+    in_zfp_portions<T>(by, out.size(), [&](zfp_portion<T>& stream, std::size_t first, std::size_t count) {
+      stream.decode(in.data() + zfp_bytes(by.rate, first), zfp_bytes(by.rate, count), out.data() + first, count);
+    });
   }
 };
+inline constexpr zfp_calls calls_zfp;
+/// Links libzfp to the program before `main`.
+inline const bool zfp_is_linked = (zfp_library::link(calls_zfp), true);
 
-} // namespace storage
-
-} // namespace spar
+} // namespace spar::detail

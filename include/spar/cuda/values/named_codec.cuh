@@ -5,10 +5,8 @@
 #include <spar/core/error.hpp>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/values/codecs.cuh>
-#include <spar/storage/named_codec.hpp>
-#ifdef SPAR_HAS_ZFP
 #include <spar/cuda/values/zfp.cuh>
-#endif
+#include <spar/storage/named_codec.hpp>
 
 #include <cstddef>
 #include <span>

@@ -4,7 +4,7 @@
 
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/values/codecs.cuh>
-#include <spar/storage/zfp.hpp>
+#include <spar/storage/zfp_code.hpp>
 
 #include <cstddef>
 #include <cstdint>
