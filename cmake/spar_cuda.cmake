@@ -43,8 +43,8 @@ function(spar_compile_cuda variable source)
     OUTPUT "${object}"
     COMMAND
       "${SPAR_NVCC}" -std=c++20 ${optimised} -x cu -arch=sm_80 -ccbin "${SPAR_NVCC_HOST}" --Werror all-warnings
-      -diag-suppress 177 "-DSPAR_ASSERTION_LEVEL=${SPAR_ASSERTION_LEVEL}" -I "${PROJECT_SOURCE_DIR}/include" -I
-      "${PROJECT_SOURCE_DIR}/tests" ${options} -MD -MF "${object}.d" -c "${source}" -o "${object}"
+      -diag-suppress 177 -I "${PROJECT_SOURCE_DIR}/include" -I "${PROJECT_SOURCE_DIR}/tests" ${options} -MD -MF
+      "${object}.d" -c "${source}" -o "${object}"
     DEPENDS "${source}"
     DEPFILE "${object}.d"
     COMMENT "nvcc ${name}"

@@ -22,15 +22,13 @@ if(SPAR_LLD AND NOT CMAKE_CROSSCOMPILING)
   target_link_options(spar_development INTERFACE -fuse-ld=lld)
 endif()
 
-if(NOT SPAR_ASSERTION_LEVEL STREQUAL "")
-  target_compile_definitions(spar_development INTERFACE "SPAR_ASSERTION_LEVEL=${SPAR_ASSERTION_LEVEL}")
-endif()
-
 if(SPAR_NATIVE)
   target_compile_options(spar_development INTERFACE -march=native)
 endif()
 
 if(SPAR_SANITIZE)
+  # The checks of the standard library that do not change the layout of its classes (GoogleTest is compiled without).
+  target_compile_definitions(spar_development INTERFACE _GLIBCXX_ASSERTIONS)
   target_compile_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}" -fno-sanitize-recover=all
                                                     -fno-omit-frame-pointer)
   target_link_options(spar_development INTERFACE "-fsanitize=${SPAR_SANITIZE}")

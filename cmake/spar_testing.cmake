@@ -33,19 +33,10 @@ macro(spar_test_names path)
   string(REPLACE "/" "_" test_target "${path}")
 endmacro()
 
-# Sets `variable` to the target whose precompiled header a test uses. Tests of the assertions define the assertion level
-# before the first header, so they use none.
-function(spar_choose_precompiled variable test_target base)
-  if(test_target MATCHES "^core_assertion_")
-    set(base NONE)
-  endif()
-  set(${variable} ${base} PARENT_SCOPE)
-endfunction()
-
-# The quick set builds each test once: LARGE tests, which would take too long with sanitizers, in the preset test
-# (without assertions), and the other tests in a preset with sanitizers and assertions. With --full, the preset test
-# builds all tests, because the other presets may use clang++.
-if(SPAR_ASSERTION_LEVEL STREQUAL "0")
+# The quick set builds each test once: LARGE tests, which would take too long with sanitizers, in the preset test, and
+# the other tests in a preset with sanitizers. With --full, the preset test builds all tests, because the other presets
+# may use clang++.
+if(PROJECT_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build/test")
   set(spar_large_only TRUE)
 else()
   set(spar_large_only FALSE)
@@ -108,9 +99,8 @@ function(spar_add_test path)
      OR (spar_large_only AND NOT arg_LARGE))
     set(full FULL)
   endif()
-  spar_choose_precompiled(precompiled ${test_target} spar_test_base)
   spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_test_support
-                   ${arg_LIBRARIES} PRECOMPILED ${precompiled} ${full})
+                   ${arg_LIBRARIES} PRECOMPILED spar_test_base ${full})
   if(arg_LARGE)
     spar_lighten(${test_target}_test)
   endif()
@@ -202,7 +192,7 @@ function(spar_add_mpi_test path)
     set(target ${test_target}_test_${flavour})
     set(precompiled NONE)
     if(NOT arg_OWN_MAIN)
-      spar_choose_precompiled(precompiled ${test_target} spar_test_base_${flavour})
+      set(precompiled spar_test_base_${flavour})
     elseif(arg_LARGE)
       set(precompiled spar_precompiled) # which the quick set compiles anyway
     endif()

@@ -41,7 +41,7 @@ with tempfile.TemporaryDirectory() as folder:
     for name, options in transports.items():
         program = os.path.join(folder, name)
         command = [nvcc, "-std=c++20", "-ccbin", shutil.which("g++-12") or "g++", "--Werror", "all-warnings",
-                   "-diag-suppress", "177", *TARGETS, "-DSPAR_ASSERTION_LEVEL=0", f"-I{ROOT}/include",
+                   "-diag-suppress", "177", *TARGETS, f"-I{ROOT}/include",
                    f"{ROOT}/tests/cuda/systems.cu", *options, "-lpthread", "-o", program]
         if Path("/usr/include/zfp.h").exists():
             command.append("-lzfp")

@@ -5,9 +5,6 @@
 #include <spar/core/error.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/zfp_code.hpp>
-#ifdef SPAR_HAS_ZFP
-#include <spar/storage/zfp.hpp>
-#endif
 
 #include <charconv>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The storage `zfp` without libzfp: its options, the size of its encoding and its error bound, for programs that may be
-// built without libzfp.
+// The storage `zfp` without libzfp: its options, the size of its encoding and its error bound. Includes
+// storage/zfp.hpp, which links libzfp to the program, only in files that are compiled for spar::zfp.
 #pragma once
 
 #include <spar/core/check_number.hpp>
@@ -161,3 +161,7 @@ struct zfp {
 } // namespace storage
 
 } // namespace spar
+
+#ifdef SPAR_HAS_ZFP
+#include <spar/storage/zfp.hpp> // links libzfp
+#endif

@@ -69,9 +69,10 @@ template <class T, class Index>
 }
 
 /// The number of set bits in `word`. On baseline x86-64, which has no popcount instruction, GCC's builtin would call a
-/// function, so this function computes the number arithmetically.
+/// function, so this function computes the number arithmetically. If the target has the instruction, GCC recognises the
+/// arithmetic, and uses the instruction.
 [[gnu::always_inline]] inline unsigned popcount(std::uint64_t word) {
-#if defined(__x86_64__) && !defined(__POPCNT__)
+#if defined(__x86_64__) && !defined(__clang__)
   word -= (word >> 1) & 0x5555555555555555u;
   word = (word & 0x3333333333333333u) + ((word >> 2) & 0x3333333333333333u);
   word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fu;

@@ -91,7 +91,7 @@ inline constexpr auto greatest_magnitude<row<T, W>> = greatest_magnitude<detail:
 
 namespace detail {
 
-#if defined(__SSE2__)
+#if defined(__x86_64__)
 
 /// Vectors of 16 bytes with lanes of `Bytes` bytes; the lanes of `type` are signed integers. Uses the vector extension
 /// of GCC and clang. Every x86-64 processor supports these vectors.

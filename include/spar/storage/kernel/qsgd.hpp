@@ -17,7 +17,7 @@
 #include <limits>
 #include <type_traits>
 
-#if defined(__SSE2__)
+#if defined(__x86_64__)
 #include <emmintrin.h>
 #else
 #include <cmath>
@@ -71,7 +71,7 @@ inline constexpr std::size_t qsgd_block = 64;
 template <int Most>
 [[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
                                                 std::uint8_t* __restrict codes) {
-#if defined(__SSE2__)
+#if defined(__x86_64__)
   const auto four = [&](std::size_t e, __m128i bits) {
     return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
   };
