@@ -83,9 +83,21 @@ namespace kernel {
 namespace detail {
 
 /// A type wider than T for computing rounding errors: in this type, differences of values of T are exact, or nearly
-/// exact.
+/// exact. For a type of a user, T itself.
 template <class T>
-using wider = std::conditional_t<sizeof(T) < 8, double, long double>;
+using wider =
+    std::conditional_t<!is_floating<T> && !std::integral<T>, T, std::conditional_t<sizeof(T) < 8, double, long double>>;
+
+/// Adds `exact` - `decoded` to `residual`, unless this difference is not finite.
+template <element T>
+void add_difference(T& residual, const T& exact, const T& decoded) {
+  using W = wider<T>;
+  static_assert(
+      requires(const W& x) { x - x == x + x; },
+      "the rounding errors of a storage that is not exact need the operators +, - and == of the values");
+  const W lost = static_cast<W>(exact) - static_cast<W>(decoded);
+  if (lost - lost == W{}) residual = static_cast<T>(static_cast<W>(residual) + lost);
+}
 
 } // namespace detail
 
@@ -98,11 +110,7 @@ template <element T>
     const auto of = [n](auto* rows) { return components(std::span(rows, n)).data(); };
     add_difference(of(residual), of(exact), of(decoded), n * width_of<T>);
   } else {
-    using W = detail::wider<T>;
-    for (std::size_t e = 0; e < n; ++e) {
-      const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
-      if (lost - lost == 0) residual[e] = static_cast<T>(static_cast<W>(residual[e]) + lost);
-    }
+    for (std::size_t e = 0; e < n; ++e) detail::add_difference(residual[e], exact[e], decoded[e]);
   }
 }
 /// Adds the rounding errors of sparse entries to the residual: `residual[indices[e]] += exact[e] - decoded[e]`, rounded
@@ -113,12 +121,7 @@ template <element T, class Index>
   if constexpr (is_row<T>) {
     for (std::size_t e = 0; e < n; ++e) add_difference(residual + indices[e], exact + e, decoded + e, 1);
   } else {
-    using W = detail::wider<T>;
-    for (std::size_t e = 0; e < n; ++e) {
-      const W lost = static_cast<W>(exact[e]) - static_cast<W>(decoded[e]);
-      T& kept = residual[indices[e]];
-      if (lost - lost == 0) kept = static_cast<T>(static_cast<W>(kept) + lost);
-    }
+    for (std::size_t e = 0; e < n; ++e) detail::add_difference(residual[indices[e]], exact[e], decoded[e]);
   }
 }
 

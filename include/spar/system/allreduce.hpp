@@ -67,8 +67,8 @@ struct allreduce_forms {
       check_protocol<Algorithm, T, Op>();
       static_assert(dense_allreduce<Algorithm, Net, T, Op>,
                     "this algorithm does not allreduce dense values of this type: it must be callable as "
-                    "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, and a storage that rounds takes "
-                    "floating-point values only");
+                    "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, a storage that rounds takes "
+                    "floating-point values only, and what keeps the largest values takes numbers only");
       validate_values<Net, T>(algorithm, x.size(), net.size(), op);
       const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
       return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), op);

@@ -173,19 +173,25 @@ class outgoing {
   template <transport Net>
   stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
                                 index_range range, residual_view<T> residual) {
-    const bool lossy = message_.format == wire_format::encoded ||
-                       (message_.format == wire_format::coded && !storage::streams_type<Storage>::exact);
-    if (!lossy) return v;
-    decoded_ = detail::decode_stream<T, Index>(net, store, message_, v.dimension(), range);
-    if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
-    return std::as_const(decoded_).view();
+    if constexpr (storage::is_exact<Storage>) {
+      return v;
+    } else {
+      const bool lossy = message_.format == wire_format::encoded ||
+                         (message_.format == wire_format::coded && !storage::streams_type<Storage>::exact);
+      if (!lossy) return v;
+      decoded_ = detail::decode_stream<T, Index>(net, store, message_, v.dimension(), range);
+      if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
+      return std::as_const(decoded_).view();
+    }
   }
   /// Adds the rounding errors of the message of `v`, whose indices lie in `range`, to `residual`, unless `residual` is
   /// empty. A rank that does not use the stream after the send calls this function instead of `settled`.
   template <transport Net>
   void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                   residual_view<T> residual) {
-    if (!storage::is_exact<Storage> && !residual.empty()) (void)settled(net, store, v, range, residual);
+    if constexpr (!storage::is_exact<Storage>) {
+      if (!residual.empty()) (void)settled(net, store, v, range, residual);
+    }
   }
   /// The message that was encoded last.
   [[nodiscard]] const payload& message() const noexcept { return message_; }
