@@ -18,6 +18,7 @@ namespace {
 struct in_turn {
   static constexpr spar::slot fills = spar::slot::selector;
   static constexpr std::string_view name = "in_turn";
+  static constexpr bool ranks_values = false; // it selects by position
 
   std::uint64_t k = 0;
 

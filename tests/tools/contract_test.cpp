@@ -27,9 +27,12 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -160,6 +163,68 @@ TEST(contract, finds_what_a_selector_does_wrong) {
            s = selector::nonzeros{}(x, memory);
          }),
          "on a NaN among 1000 values it selects 1000 entries; its bounds are 50 to 50");
+}
+
+/// Selects k of n positions at random, the same on all ranks, whatever the values are. `Lossy` drops a NaN.
+template <bool Lossy = false>
+struct random_k {
+  static constexpr slot fills = slot::selector;
+  static constexpr std::string_view name = "random_k";
+  static constexpr bool ranks_values = false;
+
+  struct state {
+    std::uint64_t calls = 0;
+
+    template <class F>
+    void shared_state(F&& f) {
+      f(calls);
+    }
+    template <class F>
+    void own_state(F&&) {}
+  };
+  std::uint64_t k = 0;
+  std::uint64_t seed = 1;
+
+  void validate(std::uint64_t n) const {
+    if (k > n) raise<invalid_argument>({"random_k selects ", k, " entries of ", n});
+  }
+  template <class F>
+  void options(F&& f) const {
+    f("k", k), f("seed", seed);
+  }
+  [[nodiscard]] selector::topk_bounds bounds(std::uint64_t) const { return {.least = k, .k = k, .most = k}; }
+  template <class Index = std::uint32_t, class T>
+  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory, state& now) const {
+    std::vector<Index> positions(x.size());
+    std::iota(positions.begin(), positions.end(), Index{0});
+    std::shuffle(positions.begin(), positions.end(), std::mt19937_64(seed + now.calls++));
+    positions.resize(k);
+    std::sort(positions.begin(), positions.end());
+    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), k);
+    std::size_t count = 0;
+    for (const Index i : positions) {
+      if (x[i] == T{}) continue; // zeros are not sent
+      selected.indices()[count] = i;
+      selected.values()[count++] = std::exchange(x[i], T{});
+    }
+    selected.shrink(count);
+    for (T& v : x) v = Lossy && std::isnan(v) ? T{} : v;
+    return selected;
+  }
+};
+
+TEST(contract, is_kept_by_a_selector_that_does_not_look_at_values) {
+  for (const std::uint64_t k : {0U, 50U, 700U}) {
+    const selector_policy policy = erased_selector("own", random_k<>{.k = k});
+    EXPECT_NO_THROW(check_contract(policy));
+    if (k != 50) continue;
+    selector_policy silent = policy; // it does not say that it does not rank values
+    silent.ranks_values = true;
+    breaks(silent, "but not the NaN");
+    breaks(silent, "static constexpr bool ranks_values = false");
+  }
+  breaks(erased_selector("own", random_k<true>{.k = 50}), "does not select the value"); // a NaN must not get lost
+  static_assert(!ranks_values<random_k<>> && ranks_values<selector::exact_topk>);
 }
 
 TEST(contract, says_why_a_selector_cannot_be_checked) {

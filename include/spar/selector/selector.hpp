@@ -40,9 +40,20 @@ concept selects_with_state = requires(const Selector& select, std::span<T> x, po
 
 } // namespace detail
 
+/// Whether a selector ranks the values: true unless the selector has a member constant `ranks_values` that is false, as
+/// one that selects random positions or entries in turn.
+template <class Selector>
+inline constexpr bool ranks_values = true;
+template <class Selector>
+  requires requires {
+    { Selector::ranks_values } -> std::convertible_to<bool>;
+  }
+inline constexpr bool ranks_values<Selector> = Selector::ranks_values;
+
 /// A selector: moves entries out of a vector `x` into a sparse stream. The selected entries and the values left in `x`
-/// together equal the input, bit for bit, so `x` becomes the residual. Zeros are never selected; NaN ranks above every
-/// number. Rejects a selector that only reads `x`, because its caller would not get the residual.
+/// together equal the input, bit for bit, so `x` becomes the residual. Zeros are never selected. A selector that ranks
+/// the values (see `ranks_values`) ranks NaN above every number; any other leaves a NaN in the residual until the turn
+/// of its position comes. Rejects a selector that only reads `x`, because its caller would not get the residual.
 ///
 /// - `validate(n)` throws `invalid_argument` if the options do not fit a vector of n values; spar calls `validate`
 ///   before it sends any message.

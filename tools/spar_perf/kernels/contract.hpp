@@ -16,9 +16,10 @@ struct broken_contract : std::runtime_error {
 // Each function throws `broken_contract` for the first rule that the policy breaks.
 
 /// Of a selector: the selected entries and what is left are the input, bit for bit; indices ascend; no zero is
-/// selected; NaN ranks above every number; two runs with the same inputs give the same entries; and if the selector has
-/// bounds, the number of entries is not far outside them. Vectors have 0 to 4096 values, or up to 2^20 if the selector
-/// refuses these, with ties, zeros, -0.0, infinities and NaN. Throws what `validate` throws if it refuses all vectors.
+/// selected; NaN ranks above every number, if the selector ranks values; two runs with the same inputs give the same
+/// entries; and if the selector has bounds, the number of entries is not far outside them. Vectors have 0 to 4096
+/// values, or up to 2^20 if the selector refuses these, with ties, zeros, -0.0, infinities and NaN. Throws what
+/// `validate` throws if it refuses all vectors.
 void check_contract(const selector_policy& select);
 
 /// Of a stream codec: `encode` writes no more bytes than `bound` announces; `decode` returns the same indices, and the

@@ -32,6 +32,7 @@ struct selector_policy {
   std::function<std::optional<selector::topk_bounds>(std::uint64_t n)>
       bounds;                   ///< nothing if the selector has no bounds
   std::function<calls()> start; ///< with a new state
+  bool ranks_values = true;
 };
 
 struct stream_policy {
@@ -76,7 +77,8 @@ selector_policy erased_selector(std::string name, Selector select) {
             return [select, now](std::span<float> x, pool& memory) {
               return select_from<std::uint32_t>(select, x, memory, *now);
             };
-          }};
+          },
+          spar::ranks_values<Selector>};
 }
 
 /// The relative error that a codec that rounds states, or else `given`.
