@@ -44,6 +44,7 @@ concept selects_with_state = requires(const Selector& select, std::span<T> x, po
 /// one that selects random positions or entries in turn.
 template <class Selector>
 inline constexpr bool ranks_values = true;
+/// The value of the member constant.
 template <class Selector>
   requires requires {
     { Selector::ranks_values } -> std::convertible_to<bool>;
