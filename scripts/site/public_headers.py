@@ -104,6 +104,7 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     void encode\(std::span ## Encodes `values` at `position` to `out`. Throws `invalid_argument` if `out` is too short.
     decode\(.* in, std::span<T> ## Decodes `in` to the values `out`. Throws `invalid_argument` if `in` is too short.
     \brelative_error\(\) ## The largest error of a value, divided by the largest magnitude rounded with it.
+    \babsolute_error\(\) ## The largest error of a value that is not relative to the largest magnitude.
     double cost\(\) ## The time to encode or decode a value, as a multiple of gamma_dense.
     double entry_bits\( ## The expected number of bits per entry, for the model of the costs.
     \bneutral\(\) ## The neutral element, which leaves the other operand unchanged.

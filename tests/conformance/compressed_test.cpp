@@ -5,7 +5,9 @@
 #include "support/ranks.hpp"
 
 #include <spar/collective/compressed/p2p_compressed.hpp>
+#include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
+#include <spar/tolerance.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
@@ -553,6 +555,193 @@ TEST(compressed_allreduce, split_allgather_takes_any_codec) {
     }
     for (const auto& one : sums) ASSERT_TRUE(same(one, sums[0])) << codec;
   }
+}
+
+// --- the error bound, and the codec within a tolerance ---
+
+/// Values of magnitude at most `largest`, chosen against the codecs: equal values that round down or up in each code,
+/// alternating signs, single large values among small ones, the largest value, subnormal numbers, and random values.
+vectors adversarial(spar::rank_t ranks, std::size_t n, float largest) {
+  vectors x(static_cast<std::size_t>(ranks), std::vector<float>(n));
+  std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (std::size_t r = 0; r < x.size(); ++r) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const float sign = (r + i) % 2 == 0 ? 1.0F : -1.0F;
+      const float some[] = {0x0.80fp0F,                   // just below half a step of bfloat16
+                            0x0.810001p0F,                // just above
+                            0x0.801ffp0F,                 // the same of half
+                            0.99F,                        // all of equal sign
+                            sign * 0.99F,                 // cancels
+                            i % 64 == 5 ? 1.0F : 0x1p-9F, // vanishes beside one large value
+                            1.0F,                         // the largest
+                            sign * 0x1p-20F,              // below the steps of half
+                            std::ldexp(uniform(random), -static_cast<int>(i % 20)), // of all sizes
+                            uniform(random)};
+      x[r][i] = largest * some[i / 64 % 10];
+    }
+    x[r][0] = 0x1p-149F;
+  }
+  return x;
+}
+
+/// Checks that the sums differ from the exact sum of `x` by at most `bound`, and returns the largest difference.
+double expect_within(double bound, const vectors& x, const vectors& sums) {
+  double worst = 0;
+  for (std::size_t i = 0; i < x[0].size(); ++i) {
+    double sum = 0; // exact: the values of an index have few different exponents
+    for (const auto& one : x) sum += static_cast<double>(one[i]);
+    for (const auto& one : sums) worst = std::max(worst, std::abs(static_cast<double>(one[i]) - sum));
+  }
+  EXPECT_LE(worst, bound);
+  return worst;
+}
+
+TEST(error_bound, holds_for_adversarial_values) {
+  constexpr std::size_t n = 1300;
+  const auto all_codecs = codecs();
+  double nearest = 0; // the largest part of a bound that an error reached
+  for (std::size_t p = 0; p < all_ranks.size(); ++p) {
+    const spar::rank_t ranks = all_ranks[p];
+    for (const float largest : {1.0F, 60'000.0F / static_cast<float>(ranks), 1e30F, 1e-6F, 1e-40F}) {
+      const auto x = adversarial(ranks, n, largest);
+      for (std::size_t c = 0; c < all_codecs.size(); ++c) {
+        const named codec(all_codecs[c]);
+        const auto check = [&](const auto& algorithm, const vectors& sums) {
+          SCOPED_TRACE(testing::Message() << all_codecs[c] << ", P = " << ranks << ", largest " << largest);
+          const double bound = spar::error_bound(algorithm, ranks, static_cast<double>(largest));
+          const double error = expect_within(bound, x, sums);
+          if (all_codecs[c] == std::string("bf16") && ranks > 1) nearest = std::max(nearest, error / bound);
+        };
+        for (const mode where : all_modes) {
+          if (!runs_case(4, p, c, position_of(where))) continue;
+          check(spar::compose(codec, spar::ring{}), reduced(where, ring, all_codecs[c], x, 256).x);
+          check(spar::compose(codec, spar::recursive_doubling{}), reduced(where, doubling, all_codecs[c], x, 256).x);
+          check(spar::compose(codec), reduced(where, chosen, all_codecs[c], x).x);
+          vectors sums(x.size(), std::vector<float>(n));
+          if (largest > 1e9F) continue; // a split-allgather refuses values that half cannot encode
+          run(where, ranks, split_program{codec, &x, &sums});
+          check(split_with{.store = {.blocks = codec}}, sums);
+        }
+      }
+    }
+  }
+  EXPECT_GT(nearest, 0.2) << "no values came near the bound, so the test checks nothing";
+}
+
+TEST(error_bound, of_known_compositions) {
+  const auto power = [](double e, int c) { return std::pow(1 + e, c) - 1; };
+  const auto near = [](double bound, double expected) {
+    EXPECT_GE(bound, expected * (1 - 1e-6));
+    EXPECT_LE(bound, expected * (1 + 1e-6) + 1e-30);
+  };
+  const double u = 0x1p-24;
+  near(spar::error_bound(spar::ring{}, 1, 5.0), 0);
+  near(spar::error_bound(spar::ring{}, 4, 5.0), 20 * power(u, 3));
+  near(spar::error_bound(spar::sparcml{}, 4, 5.0), 20 * power(u, 3));
+  near(spar::error_bound(spar::recursive_doubling{}, 8, 1.0), 8 * power(u, 3));
+  near(spar::error_bound(spar::rabenseifner{}, 6, 1.0), 6 * power(u, 3));
+  near(spar::error_bound<double>(spar::ring{}, 4, 5.0), 20 * 3 * 0x1p-53);
+  const auto bf16 = spar::storage::bfloat16{};
+  near(spar::error_bound(spar::compose(bf16, spar::ring{}), 4, 1.0),
+       4 * ((1 + power(0x1p-8, 4)) * (1 + power(u, 3)) - 1));
+  near(spar::error_bound(spar::compose(bf16, spar::dsar_split{}), 4, 1.0),
+       4 * ((1 + power(0x1p-8, 2)) * (1 + power(u, 3)) - 1));
+  using dense_phase = spar::storage::then<spar::storage::coo, spar::storage::bfloat16>;
+  near(spar::error_bound(spar::compose(dense_phase{}, spar::dsar_split{}), 4, 1.0),
+       4 * ((1 + 0x1p-8) * (1 + power(u, 3)) - 1));
+  near(spar::error_bound(spar::compose(spar::storage::coded<7>{}, spar::ssar_split{}), 4, 1.0),
+       4 * ((1 + power(0x1p-8, 2)) * (1 + power(u, 3)) - 1));
+  near(spar::error_bound(spar::compose(spar::storage::coded<>{}, spar::ssar_split{}), 4, 1.0), 4 * power(u, 3));
+  // The absolute error of half: c P 2^-25, where c is the number of encodings.
+  EXPECT_GE(spar::error_bound(spar::compose(spar::storage::half{}, spar::ring{}), 4, 0.0), 16 * 0x1p-25);
+  EXPECT_LE(spar::error_bound(spar::compose(spar::storage::half{}, spar::ring{}), 4, 0.0), 17 * 0x1p-25);
+  // A sum that may overflow has no bound.
+  EXPECT_EQ(spar::error_bound(spar::ring{}, 4, 1e38), std::numeric_limits<double>::infinity());
+  EXPECT_LT(spar::error_bound(spar::ring{}, 3, 1e38), 1e33);
+#ifdef SPAR_HAS_HALF
+  EXPECT_EQ(spar::error_bound<spar::half>(spar::ring{}, 3, 30'000.0), std::numeric_limits<double>::infinity());
+  near(spar::error_bound<spar::half>(spar::ring{}, 2, 30'000.0), 60'000 * 0x1p-11);
+#endif
+}
+
+TEST(error_bound, refuses_numbers_that_are_no_magnitudes) {
+  const auto text = [](spar::rank_t ranks, double largest) -> std::string {
+    try {
+      (void)spar::error_bound(spar::ring{}, ranks, largest);
+    } catch (const spar::invalid_argument& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_NE(text(0, 1).find("0 ranks; expected at least 1"), std::string::npos) << text(0, 1);
+  EXPECT_NE(text(2, -1).find("is -1; expected a finite number of at least 0"), std::string::npos) << text(2, -1);
+  for (const double wrong : {infinity, -infinity, std::nan("")})
+    EXPECT_NE(text(2, wrong).find("expected a finite number"), std::string::npos) << text(2, wrong);
+}
+
+TEST(codec_for, takes_the_fewest_bytes_within_the_tolerance) {
+  const auto each = [](const auto& schedule, auto type) {
+    using T = decltype(type);
+    for (const spar::rank_t ranks : all_ranks) {
+      for (const std::uint64_t n : {0U, 1U, 100U, 10'000'000U}) {
+        const std::size_t block = (n + static_cast<std::uint64_t>(ranks) - 1) / static_cast<std::uint64_t>(ranks);
+        std::size_t before = 0; // bytes of the codec for a larger tolerance
+        bool none_before = false;
+        for (double tolerance = 100; tolerance > 1e-17; tolerance /= 1.7) {
+          SCOPED_TRACE(testing::Message() << tolerance << ", P = " << ranks << ", n = " << n);
+          // The bound relative to S, of values so large that absolute errors vanish.
+          const auto keeps = [&](const named& codec) {
+            const double large = static_cast<double>(std::numeric_limits<T>::max()) / 1e9;
+            return spar::error_bound<T>(spar::compose(codec, schedule), ranks, large) / large / ranks <=
+                   tolerance * (1 + 1e-9);
+          };
+          std::size_t fewest = 0;
+          bool any = false;
+          for (const char* name : codecs()) {
+            const named codec(name);
+            if (!keeps(codec)) continue;
+            fewest = any ? std::min(fewest, codec.encoded_bytes<T>(block)) : codec.encoded_bytes<T>(block);
+            any = true;
+          }
+          try {
+            const named chosen = spar::codec_for<T>(tolerance, ranks, n, schedule);
+            ASSERT_TRUE(keeps(chosen)) << spar::description_of(chosen);
+            ASSERT_TRUE(any);
+            ASSERT_LE(chosen.template encoded_bytes<T>(block), fewest) << spar::description_of(chosen);
+            ASSERT_GE(chosen.template encoded_bytes<T>(block), before) << spar::description_of(chosen);
+            ASSERT_FALSE(none_before);
+            before = chosen.template encoded_bytes<T>(block);
+          } catch (const spar::invalid_argument& e) {
+            ASSERT_FALSE(keeps(named("none"))) << e.what();
+            none_before = true;
+          }
+        }
+        EXPECT_EQ(none_before, ranks > 1) << "a tolerance of 1e-17 is met on one rank alone";
+      }
+    }
+  };
+  each(spar::cheapest{}, float());
+  each(spar::ring{}, double());
+  each(spar::recursive_doubling{}, float());
+}
+
+TEST(codec_for, says_why_there_is_none) {
+  const auto text = [](double tolerance, spar::rank_t ranks) -> std::string {
+    try {
+      (void)spar::codec_for(tolerance, ranks, 1000);
+    } catch (const spar::invalid_argument& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(text(1e-8, 2), "the tolerance of a sum of 2 ranks is 1e-08, but additions alone may round by 5.96046e-08; "
+                           "expected at least so much");
+  EXPECT_EQ(text(-1, 2), "the tolerance of a sum is -1; expected a finite number of at least 0");
+  EXPECT_NE(text(std::nan(""), 2).find("expected a finite number"), std::string::npos);
+  EXPECT_NE(text(std::numeric_limits<double>::infinity(), 2).find("expected a finite number"), std::string::npos);
+  EXPECT_NE(text(1, 0).find("0 ranks; expected at least 1"), std::string::npos);
 }
 
 /// Ranks with different codecs detect the mismatch.

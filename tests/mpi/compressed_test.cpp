@@ -2,6 +2,7 @@
 // Compressed allreduces over MPI: the same bits on all ranks as between threads, whose results other tests check.
 #include <spar/mpi.hpp>
 #include <spar/storage/named_codec.hpp>
+#include <spar/tolerance.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
@@ -76,6 +77,24 @@ TEST(mpi_compressed, counts_what_it_saves) {
   EXPECT_EQ(cost.plain_bytes_sent, 2 * cost.bytes_sent);
   EXPECT_EQ(cost.codec_seconds > 0, p > 1);
   EXPECT_LE(cost.codec_seconds, cost.seconds);
+}
+
+TEST(mpi_compressed, keeps_a_tolerance) {
+  spar::mpi net{MPI_COMM_WORLD};
+  constexpr std::size_t n = 5000;
+  std::vector<double> exact(n);
+  for (spar::rank_t r = 0; r < net.size(); ++r) {
+    const auto x = brought(r, n);
+    for (std::size_t i = 0; i < n; ++i) exact[i] += static_cast<double>(x[i]);
+  }
+  for (const double tolerance : {0.5, 0.05, 0.01, 0.001, 1e-5}) {
+    const auto algorithm = spar::compose(spar::codec_for(tolerance, net.size(), n));
+    const double bound = spar::error_bound(algorithm, net.size(), 1.0);
+    EXPECT_LE(bound, tolerance * net.size() * (1 + 1e-3)); // the absolute error of half is below a thousandth
+    auto x = brought(net.rank(), n);
+    spar::allreduce(net, x, algorithm);
+    for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(static_cast<double>(x[i]), exact[i], bound) << tolerance;
+  }
 }
 
 } // namespace

@@ -24,6 +24,7 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 inline constexpr double greatest = std::numeric_limits<double>::max();
 
 inline constexpr number_range finite{-greatest, greatest, "a finite number"};
+inline constexpr number_range magnitude{0, greatest, "a finite number of at least 0"};
 inline constexpr number_range share{0, 1, "a value in [0, 1]"};
 inline constexpr number_range duration{0, greatest, "a finite, non-negative number of seconds"};
 inline constexpr number_range time_limit{0, infinity, "a non-negative number of seconds, or infinity"};

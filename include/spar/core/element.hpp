@@ -126,4 +126,16 @@ template <class T>
 inline constexpr bool is_floating = code_of<T> == element_code::float32 || code_of<T> == element_code::float64 ||
                                     code_of<T> == element_code::float16 || code_of<T> == element_code::bfloat16;
 
+namespace detail {
+
+/// The smallest positive number of the floating-point type T.
+template <element T>
+  requires is_floating<T>
+inline constexpr double smallest_of = code_of<T> == element_code::float16    ? 0x1p-24
+                                      : code_of<T> == element_code::bfloat16 ? 0x1p-133
+                                      : code_of<T> == element_code::float32  ? 0x1p-149
+                                                                             : 0x1p-1074;
+
+} // namespace detail
+
 } // namespace spar

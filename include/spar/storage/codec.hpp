@@ -45,6 +45,9 @@ struct block_position {
 /// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block,
 ///   for blocks of finite values that the codec can encode, if the largest |value| is at least 2^-14. In blocks of
 ///   smaller values, the error may be as large as the largest |value|;
+/// - `absolute_error<T>()`: returns a number so that |decoded - value| is at most `relative_error<T>()` times the
+/// largest
+///   |value| of the block, plus this number, for blocks of any finite values that the codec can encode;
 /// - `cost<T>()`: returns the time to encode or decode a value, as a multiple of gamma_dense.
 template <class Codec, class T>
 concept block_codec =
@@ -169,6 +172,11 @@ struct qsgd {
                                                                   : 0;
     return 1.0 / kernel::qsgd_codec<Bits>::levels + 0x1p-20 + rounding;
   }
+  /// The rounding of a decoded value to a subnormal number of T.
+  template <element T>
+  [[nodiscard]] static constexpr double absolute_error() noexcept {
+    return spar::detail::smallest_of<T>;
+  }
   /// The time per value, as a multiple of gamma_dense: encoding takes 7, decoding 4, and the ring decodes nearly twice
   /// as often as it encodes, so 5 is the mean.
   template <element T>
@@ -201,6 +209,10 @@ struct dense {
   }
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
+    return 0;
+  }
+  template <element T>
+  [[nodiscard]] static constexpr double absolute_error() noexcept {
     return 0;
   }
   template <element T>
@@ -239,11 +251,16 @@ struct short_float {
     detail::check_room<T>(short_float{}, out.size(), in.size());
     kernel::decode_short<Code>(in.data(), out.size(), out.data());
   }
-  /// An upper bound on the relative error of each value. For magnitudes below 2^-14, `half` has an additional absolute
-  /// error of up to 2^-25.
+  /// An upper bound on the relative error of each value, except for values so small that the code has fewer bits of
+  /// precision.
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
     return Code::relative_error;
+  }
+  /// Half the smallest number of the code, and the rounding of a decoded value to a subnormal number of T.
+  template <element T>
+  [[nodiscard]] static constexpr double absolute_error() noexcept {
+    return Code::smallest / 2 + spar::detail::smallest_of<T>;
   }
   template <element T>
   [[nodiscard]] static constexpr double cost() noexcept {

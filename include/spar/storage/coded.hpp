@@ -59,6 +59,18 @@ struct coded {
   [[nodiscard]] double cost() const noexcept {
     return (fast ? 0.3 : 1) * (2.0 * sizeof(T) / sizeof(component_of<T>) + 1) / 3;
   }
+  /// An upper bound on |decoded - value| divided by the largest |value|: half a unit of the last bit that is kept.
+  template <element T>
+    requires is_floating<T>
+  [[nodiscard]] static constexpr double relative_error() noexcept {
+    return dropped<T> == 0 ? 0 : 0.5 / static_cast<double>(std::uint64_t{1} << Mantissa);
+  }
+  /// An upper bound on the error of subnormal numbers, which is not relative to the value.
+  template <element T>
+    requires is_floating<T>
+  [[nodiscard]] static constexpr double absolute_error() noexcept {
+    return dropped<T> == 0 ? 0 : spar::detail::smallest_of<T> * static_cast<double>(std::uint64_t{1} << dropped<T>) / 2;
+  }
   /// The number of entries above which `n` plain values take fewer bytes: a bit for each index, and all bits of the
   /// values, are n values at 1 - 1 / (bits of a value) of n entries.
   template <element T, index_type Index>

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <variant>
 
 namespace spar::storage {
@@ -56,10 +57,27 @@ class named_codec {
     return visit<T>([](const auto& c) { return c.template relative_error<T>(); });
   }
   template <element T>
+  [[nodiscard]] double absolute_error() const {
+    return visit<T>([](const auto& c) { return c.template absolute_error<T>(); });
+  }
+  template <element T>
   [[nodiscard]] double cost() const {
     return visit<T>([](const auto& c) { return c.template cost<T>(); });
   }
 
+  /// Calls `f(codec)` for each codec of values of T, in the order of their names above. zfp takes part with each whole
+  /// rate, if a part of the program is linked with zfp and T is float or double.
+  template <element T, class F>
+  static void for_each(F f) {
+    for (const std::string_view which : {"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8"}) f(named_codec(which));
+    if constexpr (block_codec<zfp, T>) {
+      named_codec code;
+      for (int rate = 4; rate <= 32 && detail::zfp_library::is_linked(); ++rate) {
+        code.codec_ = zfp{.rate = static_cast<double>(rate), .non_finite = unsupported::exact};
+        f(std::as_const(code));
+      }
+    }
+  }
   /// Calls `f` with the chosen codec. Throws `invalid_argument` for zfp if T is neither float nor double.
   template <class T, class F>
   auto visit(F f) const {

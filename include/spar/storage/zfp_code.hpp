@@ -58,6 +58,8 @@ class zfp_library {
     }
     return *library;
   }
+  /// Whether the program has libzfp.
+  static bool is_linked() noexcept { return linked_.load(std::memory_order_acquire) != nullptr; }
   /// Makes `library` the table of the program.
   static void link(const zfp_library& library) noexcept { linked_.store(&library, std::memory_order_release); }
 
@@ -143,6 +145,11 @@ struct zfp {
   [[nodiscard]] double relative_error() const noexcept {
     const double bits = static_cast<double>(detail::zfp_block_bits(rate)) / 4;
     return 1.5 * std::exp2((sizeof(T) == 8 ? 7 : 6) - bits) + 0x1p-25;
+  }
+  /// A block in which every |value| is below this number is encoded as zeros.
+  template <element T>
+  [[nodiscard]] static constexpr double absolute_error() noexcept {
+    return sizeof(T) == 8 ? 0x1p-962 : 0x1p-98;
   }
   /// Returns the time to encode or decode a value, as a multiple of gamma_dense: libzfp 1.0 takes 2.2 ns per bit plus
   /// 1.5 ns per value, and gamma_dense is assumed to be 0.1 ns.

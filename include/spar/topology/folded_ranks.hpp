@@ -31,6 +31,8 @@ class folded_ranks {
   /// The largest number of hops that a contribution, or a sum that includes it, makes until every rank has the result.
   /// A fold adds two hops.
   [[nodiscard]] constexpr rank_t hops() const noexcept { return rounds() + (extra_ > 0 ? 2 : 0); }
+  /// The largest number of additions that a contribution passes: one in each round, and one in a fold.
+  [[nodiscard]] constexpr rank_t additions() const noexcept { return rounds() + (extra_ > 0 ? 1 : 0); }
   /// Whether this rank belongs to a pair of ranks that is folded; only the odd rank of a pair is active.
   [[nodiscard]] constexpr bool has_partner() const noexcept { return rank_ < 2 * extra_; }
   /// Whether this rank is active.

@@ -89,6 +89,15 @@ struct cheapest {
         f("alpha_shared", pin->alpha_shared);
   }
 
+  /// The largest number of successive encodings of a rank's values on their way to the result, for each algorithm from
+  /// which this chooses.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept {
+    return std::max(std::max(ring::encodings(ranks), recursive_doubling::encodings(ranks)),
+                    ssar_split::encodings(ranks));
+  }
+  /// The largest number of additions that a rank's values pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept { return ring::additions(ranks); }
+
   /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},

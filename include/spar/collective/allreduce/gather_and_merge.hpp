@@ -34,6 +34,11 @@ struct gather_and_merge {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
+  /// The number of encodings of a rank's entries on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t) noexcept { return 1; }
+  /// The largest number of additions that a rank's entries pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept { return ranks - 1; }
+
   /// Allreduce of streams; the result is sparse. Adds the rounding errors of the encoding of this rank's stream to
   /// `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>

@@ -39,6 +39,16 @@ struct rabenseifner {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
+  /// The largest number of successive encodings of a rank's entries on their way to the result: in a fold, in each
+  /// round of the halving, and in the block of the sum.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept {
+    return ranks > 1 ? folded_ranks(0, ranks).additions() + 1 : 0;
+  }
+  /// The largest number of additions that a rank's values pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept {
+    return folded_ranks(0, ranks).additions();
+  }
+
   /// Allreduce of dense values in place, for a storage that sends dense values unencoded. With any other storage, a
   /// composition passes dense values to the overload for streams, as a dense stream.
   template <transport Net, element T, reduction<T> Op, class Storage = storage::coo>

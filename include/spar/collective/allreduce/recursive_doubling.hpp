@@ -71,6 +71,10 @@ struct recursive_doubling {
   /// The largest number of successive encodings of a rank's dense values on their way to the result, on `ranks` ranks;
   /// the error bound of the result grows with this number.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return folded_ranks(0, ranks).hops(); }
+  /// The largest number of additions that a rank's values pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept {
+    return folded_ranks(0, ranks).additions();
+  }
 
   /// Allreduce of streams. In each round, both ranks of a pair continue with the decoded values of both sums, so that
   /// both have the same bits. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is

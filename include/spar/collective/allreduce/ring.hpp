@@ -186,6 +186,8 @@ struct ring {
   /// The largest number of successive encodings of a rank's dense values on their way to the result, on `ranks` ranks;
   /// the error bound of the result grows with this number.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? ranks : 0; }
+  /// The largest number of additions that a rank's values pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept { return ranks - 1; }
 
   /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
   /// `residual` is empty.

@@ -59,6 +59,14 @@ struct split_allgather {
                                                       : std::string_view("dense"));
   }
 
+  /// The largest number of successive encodings of a rank's values on their way to the result: in a slice, and in the
+  /// block of the sum, which a single rank encodes too.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? 2 : 1; }
+  /// How many of these encodings are by the stream codec, if the storage has one.
+  [[nodiscard]] static constexpr std::int64_t stream_encodings(rank_t ranks) noexcept { return ranks > 1 ? 1 : 0; }
+  /// The largest number of additions that a rank's values pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept { return ranks - 1; }
+
   /// Allreduce of streams. Each rank encodes the slices of its contribution and its block of the sum, and adds the
   /// rounding errors of these encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>

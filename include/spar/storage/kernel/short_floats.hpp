@@ -37,6 +37,7 @@ struct bfloat16_code {
   /// Values whose magnitude is at least `limit` become infinite.
   static constexpr float limit = 0x1.ffp127F;
   static constexpr double relative_error = 0x1p-8;
+  static constexpr double smallest = 0x1p-133; ///< the smallest positive number
 
   SPAR_HOST_DEVICE static std::uint16_t encode(float x) {
     const auto bits = __builtin_bit_cast(std::uint32_t, x);
@@ -55,6 +56,7 @@ struct bfloat16_code {
 struct half_code {
   static constexpr float limit = 65520;
   static constexpr double relative_error = 0x1p-10;
+  static constexpr double smallest = 0x1p-24; ///< the smallest positive number
 
   SPAR_HOST_DEVICE static std::uint16_t encode(float x) {
     const auto bits = __builtin_bit_cast(std::int32_t, x);
