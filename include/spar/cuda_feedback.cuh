@@ -71,9 +71,11 @@ class device_feedback {
     detail::check_arguments(detail::port_of(net));
     check_length(x.size);
     algorithm_.template validate_parts<T>(x.size, net.size());
-    next_ = state_;
     try {
-      sparse_stream<T, Index> mine = detail::or_abort(net, [&] { return select(net, x); });
+      sparse_stream<T, Index> mine = detail::or_abort(net, [&] {
+        next_ = state_;
+        return select(net, x);
+      });
       const selected_sum<T, Index> result =
           run_collective(net, signature_of<T, Index, Op>(x.size, *this), call{this, &mine}, op);
       detail::or_abort(net, [&] { entries_.write(result.sum.view(), x); });

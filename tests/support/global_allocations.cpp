@@ -10,9 +10,11 @@
 namespace {
 
 std::atomic<std::uint64_t> count = 0;
+thread_local std::uint64_t until_failure = 0; // allocations of this thread until one fails, including this; 0: none
 
 void* counted(std::size_t size, std::size_t alignment) {
   ++count;
+  if (until_failure > 0 && --until_failure == 0) throw std::bad_alloc();
   void* p = alignment <= alignof(std::max_align_t)
                 ? std::malloc(size)
                 : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
@@ -23,6 +25,10 @@ void* counted(std::size_t size, std::size_t alignment) {
 } // namespace
 
 std::uint64_t spar_test::global_allocations() { return count; }
+
+spar_test::failing_allocation::failing_allocation(std::uint64_t number) : number_(number) { until_failure = number; }
+spar_test::failing_allocation::~failing_allocation() { until_failure = 0; }
+bool spar_test::failing_allocation::failed() const { return number_ > 0 && until_failure == 0; }
 
 void* operator new(std::size_t size) { return counted(size, 1); }
 void* operator new(std::size_t size, std::align_val_t alignment) {

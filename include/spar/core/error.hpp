@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdio>
-#include <exception>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -120,16 +119,5 @@ struct deadlock : error {
 struct transport_error : error {
   using error::error;
 };
-
-/// Returns the error message of the exception that `why` points to. The exception may have any type.
-[[gnu::cold]] inline std::string message_of(const std::exception_ptr& why) {
-  try {
-    std::rethrow_exception(why);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception that is not derived from std::exception";
-  }
-}
 
 } // namespace spar

@@ -9,22 +9,10 @@
 #include <spar/runtime/communicator_rank.hpp>
 
 #include <cstdint>
-#include <exception>
 
 #include <sched.h>
 
 namespace spar::detail {
-
-/// Returns `work()`. If it throws, first aborts the communicator, because other ranks may wait for this one.
-template <communicates Net, class Work>
-auto or_abort(Net& net, Work work) {
-  try {
-    return work();
-  } catch (const std::exception& failure) {
-    spar::abort(net, failure.what());
-    throw;
-  }
-}
 
 /// To be called before memory is allocated or freed, because CUDA may then wait for the device: if the transport of
 /// `net` lets the device work on messages, waits for them. Otherwise CUDA might wait for messages of other ranks, which

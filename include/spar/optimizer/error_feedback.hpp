@@ -288,8 +288,10 @@ class error_feedback {
     detail::check_arguments(net, x);
     check_values(std::span<const T>(x));
     algorithm_.template validate_parts<T>(x.size(), net.size());
-    next_ = state_;
-    return mode(net, signature_of<T, Index, Op>(x.size(), *this), std::move(call), x, op);
+    return detail::or_abort(net, [&] {
+      next_ = state_;
+      return mode(net, signature_of<T, Index, Op>(x.size(), *this), std::move(call), x, op);
+    });
   }
 
   template <class... Args>

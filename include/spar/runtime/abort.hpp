@@ -15,12 +15,18 @@ namespace spar {
 namespace detail {
 
 /// Sends `reason` to all other ranks and marks the communicator as dead, like `spar::abort`, but does not unwind
-/// pending calls. The caller holds the lock of the rank.
+/// pending calls. Takes no memory. The caller holds the lock of the rank.
 template <transport Net>
 [[gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
   if (net.node().dead()) return;
   broadcast_text(net, control_message::purpose::abort, reason);
   net.node().mark_dead(net.rank(), reason);
+}
+
+/// Aborts the communicator with the message of the exception `why`.
+template <transport Net>
+[[gnu::cold]] void abort(Net& net, const std::exception_ptr& why) noexcept {
+  if (!net.node().dead()) detail::abort(net, message_of(why).view());
 }
 
 /// Aborts the communicator, then unwinds this rank's pending calls, so that peers regain the send buffers that these
@@ -50,7 +56,7 @@ void await_loans(Net& net) {
 /// need the help of a peer.
 template <transport Net>
 [[noreturn, gnu::cold]] void abort_and_rethrow(Net& net) {
-  detail::abort(net, message_of(std::current_exception()));
+  detail::abort(net, std::current_exception());
   throw;
 }
 

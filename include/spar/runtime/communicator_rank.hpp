@@ -11,6 +11,7 @@
 #include <spar/runtime/transport_concept.hpp>
 
 #include <concepts>
+#include <exception>
 #include <limits>
 #include <string_view>
 #include <type_traits>
@@ -134,5 +135,24 @@ void abort(Net& net, std::string_view reason) noexcept {
   const detail::rank_lock lock(port.node().shared());
   detail::abort_and_unwind(port, reason);
 }
+
+namespace detail {
+
+/// Returns `work()`, with which this rank takes part in something that other ranks take part in. If `work` throws,
+/// first aborts the communicator, because other ranks may wait for this one. Does not abort for `invalid_argument`,
+/// which `work` throws before anything is sent. The caller does not hold the lock of the rank.
+template <communicates Net, class Work>
+auto or_abort(Net& net, const Work& work) {
+  try {
+    return work();
+  } catch (const invalid_argument&) {
+    throw;
+  } catch (...) {
+    spar::abort(net, message_of(std::current_exception()).view());
+    throw;
+  }
+}
+
+} // namespace detail
 
 } // namespace spar

@@ -141,6 +141,8 @@ class endpoint {
   bool fail_wait(const call_record& call, const std::exception_ptr& why) {
     return waits_.fail_one(call.sequence, why, scheduler_);
   }
+  /// Makes the longest awaited operation fail with the error `why`. Returns false if no operation is awaited.
+  bool fail_wait(const std::exception_ptr& why) { return waits_.fail_longest(why, scheduler_); }
 
   /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
   /// `timeout`. Without an argument, the deadline is infinite. The initial deadline is 600 s. A wait begins when this

@@ -175,6 +175,16 @@ template <class Task>
   std::terminate();
 }
 
+/// Prepares the record of the name `which` for a collective that is about to start, and returns the record. Throws
+/// `invalid_argument` where `name_call` does. On rank 0, sends the number of a new name to the other ranks.
+template <transport Net>
+call_name& begin_name(Net& net, named which) {
+  call_name& name = net.node().name_call(which);
+  if (net.rank() == 0 && name.number == 0)
+    broadcast_text(net, control_message::purpose::name, net.node().number_name(name));
+  return name;
+}
+
 /// Runs one call from its start to its end. The frame of this coroutine owns `algorithm` and `args`, and keeps the
 /// arguments until no peer reads memory to which they refer.
 template <transport Net, class Algorithm, class... Args>
@@ -187,7 +197,7 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
   } catch (...) {
     failure = std::current_exception();
     net.net().node().calls().keep_options(*call);
-    detail::abort(net.net(), message_of(failure));
+    detail::abort(net.net(), failure);
   }
   loans_returned returned(net.net().node());
   co_await returned;
@@ -237,10 +247,12 @@ auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Arg
   using port_type = detail::port_type_of<Net>;
   using work = detail::task_of<port_type, Algorithm, Args...>;
   port_type& net = detail::port_of(on);
-  const detail::rank_lock lock(net.node().shared());
-  call_record& call = net.node().calls().acquire();
-  return pending_call<port_type, decltype(std::declval<work&>().result())>(
-      net, call, detail::drive(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
+  return detail::or_abort(net, [&] {
+    const detail::rank_lock lock(net.node().shared());
+    call_record& call = net.node().calls().acquire();
+    return pending_call<port_type, decltype(std::declval<work&>().result())>(
+        net, call, detail::drive(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
+  });
 }
 
 /// Starts `algorithm(channel, args...)` as the collective with the name `which` on the communicator `on`, and returns
@@ -251,15 +263,14 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
   using port_type = detail::port_type_of<Net>;
   using work = detail::task_of<port_type, Algorithm, Args...>;
   port_type& net = detail::port_of(on);
-  const detail::rank_lock lock(net.node().shared());
-  detail::call_name& name = net.node().name_call(which);
-  if (net.rank() == 0 && name.number == 0) {
-    detail::broadcast_text(net, control_message::purpose::name, net.node().number_name(name));
-  }
-  call_record& call = net.node().calls().acquire();
-  call.name = &name;
-  return pending_call<port_type, decltype(std::declval<work&>().result())>(
-      net, call, detail::drive_named(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
+  return detail::or_abort(net, [&] {
+    const detail::rank_lock lock(net.node().shared());
+    detail::call_name& name = detail::begin_name(net, which);
+    call_record& call = net.node().calls().acquire();
+    call.name = &name;
+    return pending_call<port_type, decltype(std::declval<work&>().result())>(
+        net, call, detail::drive_named(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
+  });
 }
 
 /// Runs `algorithm(channel, args...)` as the next collective on the communicator `on`, waits for its end, and returns
@@ -279,7 +290,7 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
     return work.result();
   } catch (...) {
     net.node().calls().keep_options(call);
-    detail::abort(net, message_of(std::current_exception()));
+    detail::abort(net, std::current_exception());
     detail::await_loans(net);
     throw;
   }

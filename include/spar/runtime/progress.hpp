@@ -8,6 +8,7 @@
 #include <spar/runtime/transport_concept.hpp>
 
 #include <cstdint>
+#include <exception>
 
 namespace spar {
 
@@ -29,10 +30,16 @@ double poll_waits(Net& net, double now) {
   return until;
 }
 
+/// Called by a transport with the exception that is being handled, if it cannot make progress: the operation that this
+/// rank awaits fails with this exception, and so does its call. If no operation is awaited, aborts.
+template <transport Net>
+[[gnu::cold]] void on_progress_error(Net& net) noexcept {
+  if (!net.node().fail_wait(std::current_exception())) detail::abort(net, std::current_exception());
+}
+
 /// Handles the control message `note` of any purpose. Throws `corrupt_message` if `note` is invalid, `mismatch` if
-/// `note` describes a call of a peer that differs from this rank's call, and `invalid_argument` if `note` names a
-/// collective and 2048 names are in use. The transport must then abort the communicator with the message of the
-/// exception.
+/// `note` describes a call of a peer that differs from this rank's call, `invalid_argument` if `note` names a
+/// collective and 2048 names are in use, and std::bad_alloc. The transport must then call `on_progress_error`.
 template <transport Net>
 [[gnu::cold]] void on_control_message(Net& net, const control_message& note) {
   endpoint& node = net.node();

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <exception>
+#include <optional>
 
 #include <sched.h>
 
@@ -50,20 +51,14 @@ class progress_thread {
     if (net.node().shared() != nullptr)
       raise<invalid_argument>({"rank ", net.rank(), " already has a progress thread"});
     net.share();
-    net.node().share(&rank_mutex_);
-    try {
-      thread_ = detail::thread([this] { run(); });
-    } catch (...) {
-      net.node().share(nullptr);
-      throw;
-    }
+    shared_.emplace(net.node(), rank_mutex_);
+    thread_ = detail::thread([this] { run(); });
   }
   progress_thread(const progress_thread&) = delete;
   ~progress_thread() {
     stopped_ = true;
     if constexpr (sleeps) net_->wake();
     thread_.join();
-    net_->node().share(nullptr);
   }
 
  private:
@@ -86,7 +81,7 @@ class progress_thread {
           net_->progress(false);
           until = spar::poll_waits(*net_, net_->now());
         } catch (...) {
-          detail::abort(*net_, message_of(std::current_exception()));
+          on_progress_error(*net_);
         }
         if (net_->node().busy()) rest_from = net_->now() + options_.idle;
       }
@@ -100,9 +95,21 @@ class progress_thread {
     }
   }
 
+  /// Makes the application share the rank with this thread, as long as this object exists.
+  class sharing {
+   public:
+    sharing(endpoint& node, detail::rank_mutex& by) noexcept : node_(&node) { node.share(&by); }
+    sharing(const sharing&) = delete;
+    ~sharing() { node_->share(nullptr); }
+
+   private:
+    endpoint* node_;
+  };
+
   port_type* net_;
   progress_options options_;
   detail::rank_mutex rank_mutex_;
+  std::optional<sharing> shared_;
   std::atomic<bool> stopped_ = false;
   detail::thread thread_;
 };

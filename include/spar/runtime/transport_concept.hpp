@@ -31,7 +31,10 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   coroutines and pass control messages to `on_control_message`. Except in the simulator, both also call
 ///   `poll_waits` from time to time. Once `node().dead()` is true, `progress(true)` waits only while
 ///   `node().loans().any()` is true.
-/// - `post` sends a control message; it never blocks and never fails.
+/// - `post` sends a control message, and never blocks. It may throw std::bad_alloc, except for the reason of an abort:
+/// a
+///   rank aborts at most once, and a transport has room for this text from the start. A transport that takes part in
+///   several aborts may drop all but the first.
 /// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements
 ///   `await`.
 /// - `now` is the clock of the statistics, in seconds. `compute(entries)` reports local work on `entries` entries since
@@ -80,7 +83,7 @@ template <transport Net>
 
 /// Sends `text` to all other ranks.
 template <transport Net>
-[[gnu::cold]] void broadcast_text(Net& net, control_message::purpose what, std::string_view text) noexcept {
+[[gnu::cold]] void broadcast_text(Net& net, control_message::purpose what, std::string_view text) {
   for (rank_t peer = 0; peer < net.size(); ++peer) {
     if (peer != net.rank()) send_text(net, what, text, peer);
   }

@@ -53,9 +53,10 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
   else if constexpr (!expect_lasting<First, Rest...>())
     return;
   else if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
-    return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...).wait();
+    return or_abort(net, [&] { return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...); }).wait();
   else
-    return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+    return or_abort(net,
+                    [&] { return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...); });
 }
 /// Starts a non-blocking call of the collective `forms`. Rejects a temporary stream, which would be destroyed while the
 /// call still reads it.
@@ -69,11 +70,12 @@ auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... re
   } else if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
     static_assert(!(is_stream<Rest> || ...),
                   "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-    return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...);
+    return or_abort(net, [&] { return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...); });
   } else {
     static_assert(!is_stream<First>,
                   "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-    return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+    return or_abort(net,
+                    [&] { return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...); });
   }
 }
 

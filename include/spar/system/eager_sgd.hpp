@@ -47,7 +47,7 @@ class eager_sgd {
   /// Subtracts from `weights` the update from all gradients that have missed their rounds, and returns the ranks that
   /// contributed such gradients. All ranks must call `finish` after their last step.
   participants finish(std::span<T> weights) {
-    buffer<T> rest(net_->memory(), weights.size());
+    buffer<T> rest = detail::or_abort(*net_, [&] { return buffer<T>(net_->memory(), weights.size()); });
     participants by = reduce_.drain(rest.span());
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], rest.data()[i]);
     return by;

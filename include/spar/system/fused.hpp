@@ -123,7 +123,10 @@ class fused_allreduce {
 
   void start(bucket& b) {
     T* const values = b.count > 1 ? b.values.data() : tensors_[b.first].values;
-    calls_.push_back(start_allreduce(*net_, named{b.name}, std::span<T>(values, b.size), algorithm_, op_));
+    detail::or_abort(*net_, [&] {
+      calls_.reserve(buckets_.size()); // not after the start of the call, whose handle would then be lost
+      calls_.push_back(start_allreduce(*net_, named{b.name}, std::span<T>(values, b.size), algorithm_, op_));
+    });
   }
 
   detail::port_type_of<Net>* net_;

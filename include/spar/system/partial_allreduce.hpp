@@ -114,10 +114,12 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
     detail::validate_values<port_type, value>(algorithm, n, net.size(), op);
   else
     algorithm.template validate<value>(n, net.size(), op);
-  const detail::partial_terms<Algorithm, Participation> terms{&algorithm, &who, options.tau};
-  const signature agreed = signature_of<value, index, Op>(n, terms);
-  return partial<port_type, typename backlog::type, Participation, Algorithm, Op>(
-      net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(algorithm), op, options);
+  return detail::or_abort(net, [&] {
+    const detail::partial_terms<Algorithm, Participation> terms{&algorithm, &who, options.tau};
+    const signature agreed = signature_of<value, index, Op>(n, terms);
+    return partial<port_type, typename backlog::type, Participation, Algorithm, Op>(
+        net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(algorithm), op, options);
+  });
 }
 
 } // namespace spar

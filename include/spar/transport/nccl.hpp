@@ -8,6 +8,7 @@
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/runtime.hpp>
 #include <spar/runtime/abort.hpp>
+#include <spar/runtime/control_subscription.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/pending.hpp>
 #include <spar/runtime/tasks/task.hpp>
@@ -71,11 +72,10 @@ class nccl_port : public decorated_port<Control> {
       run_collective(inner(), detail::share_nccl_id::agreed, detail::share_nccl_id{}, &id);
       device_->join(id, rank(), size());
       wait_for([this] { return device_->settled(); }, "all ranks to create their spar::nccl");
-      subscriber_.self = this;
-      subscriber_.on_message = [](void* self, rank_t source, std::string_view text) {
+      const auto receive_note = [](void* self, rank_t source, std::string_view text) {
         static_cast<nccl_port*>(self)->on_message(source, detail::nccl_note::read(text));
       };
-      node().subscribers().add(subscriber_); // the last step, so that no message reaches an unfinished object
+      subscription_.emplace(node(), receive_note, this);
     } catch (...) {
       abort_and_rethrow(inner());
     }
@@ -87,10 +87,9 @@ class nccl_port : public decorated_port<Control> {
         detail::abort(inner(), "an exception has left the scope of a spar::nccl");
       if (!node().dead()) close();
     } catch (...) {
-      detail::abort(inner(), message_of(std::current_exception()));
+      detail::abort(inner(), std::current_exception());
     }
     end_device_work();
-    node().subscribers().remove(subscriber_);
   }
 
   void share() = delete; // deleted because a progress thread would have another current device
@@ -126,7 +125,7 @@ class nccl_port : public decorated_port<Control> {
     try {
       wait_for([this] { return is_idle(); }, "NCCL to end its transfers");
     } catch (...) {
-      detail::abort(inner(), message_of(std::current_exception()));
+      detail::abort(inner(), std::current_exception());
       end_device_work();
     }
   }
@@ -257,7 +256,7 @@ class nccl_port : public decorated_port<Control> {
       t.kept = std::move(copy);
       return true;
     } catch (...) {
-      detail::abort(inner(), message_of(std::current_exception()));
+      detail::abort(inner(), std::current_exception());
       return false;
     }
   }
@@ -268,7 +267,7 @@ class nccl_port : public decorated_port<Control> {
   }
 
   void notify(rank_t peer, detail::nccl_note::kind what, std::uint64_t id = 0, std::uint64_t epoch = 0) {
-    const detail::nccl_note note{.subscriber = subscriber_.number, .what = what, .id = id, .epoch = epoch};
+    const detail::nccl_note note{.subscriber = subscription_->number(), .what = what, .id = id, .epoch = epoch};
     inner().post(part_of(control_message::purpose::round, rank(), note.text(), 0), peer);
   }
 
@@ -302,7 +301,7 @@ class nccl_port : public decorated_port<Control> {
       while (launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
     } catch (...) {
       transfers_.set_error(std::current_exception());
-      detail::abort(inner(), message_of(std::current_exception()));
+      detail::abort(inner(), std::current_exception());
       end_device_work();
     }
   }
@@ -418,7 +417,7 @@ class nccl_port : public decorated_port<Control> {
   bool reads_freed_memory_ = false;
   detail::nccl_failure failed_;
   detail::record_queue<group> in_flight_;
-  detail::control_subscriber subscriber_;
+  std::optional<detail::control_subscription> subscription_; // the last member: messages may use all others
 };
 
 /// Runs all collectives of spar on a communicator whose large payloads travel by NCCL, from page-locked memory to

@@ -58,7 +58,8 @@ class simulator {
       : options_(detail::sim_network::checked(options, size)), network_(options_, size),
         ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
         cores_(options.cores < size ? static_cast<std::size_t>(options.cores) : 0), shipments_(messages(size)),
-        events_(3 * messages(size)), jitter_(options_.jitter, options_.seed) {
+        events_(3 * messages(size), control_message::most_parts * static_cast<std::size_t>(size < 1 ? 0 : size)),
+        jitter_(options_.jitter, options_.seed) {
     // All ranks run on one thread, so they can share one memory pool, in which a rank reuses memory that another rank
     // has freed.
     const pool_owner memory(*options.memory, static_cast<std::uint32_t>(size));
@@ -258,7 +259,7 @@ inline void sim_port::compute(std::uint64_t entries) noexcept {
 
 inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const pool_owner& memory)
     : endpoint(rank, size, memory), engine_(&engine) {
-  notes_.reserve(64);
+  notes_.reserve(64 + control_message::most_parts);
   set_deadline(); // no deadline: the simulator detects a deadlock at once
   set_neighbours(
       [](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->rank(r).port(); });
@@ -323,11 +324,17 @@ inline void sim_port::deliver(shipment* s, expectation* r) {
 
 inline void sim_port::post(const control_message& note, rank_t peer) {
   sim_port& to = engine_->rank(peer).port();
+  const bool aborts = note.what == control_message::purpose::abort;
+  if (aborts && to.aborted_by_ < 0) to.aborted_by_ = rank();
+  if (aborts && to.aborted_by_ != rank()) return;
+  if (!aborts && to.notes_.size() + control_message::most_parts >= to.notes_.capacity())
+    to.notes_.reserve(2 * to.notes_.capacity());
   const double undelayed = clock_ + engine_->network_.latency(rank(), peer);
   const double arrival =
       engine_->jitter_.delayed(undelayed, engine_->hash(rank(), peer, -1), engine_->events_.scheduled());
   to.notes_.push_back({arrival, note});
-  engine_->schedule({arrival, simulator::event_kind::control, &to, nullptr}, 0);
+  const simulator::event_queue::event arrives{arrival, simulator::event_kind::control, &to, nullptr};
+  aborts ? engine_->events_.schedule_reserved(arrives, 0) : engine_->events_.schedule(arrives, 0);
 }
 
 inline void sim_port::wake_at(double time) {

@@ -168,6 +168,15 @@ class threads_port : public endpoint {
     owner.signal_.notify_all();
   }
 
+  /// Returns a note for a control message to this rank; null if this rank need not get the message. The caller holds
+  /// `mutex_`.
+  [[gnu::cold]] note* note_for(const control_message& text) {
+    if (text.what != control_message::purpose::abort) return spare_notes_.acquire();
+    if (aborted_by_ < 0) aborted_by_ = text.source;
+    if (text.source != aborted_by_ || abort_parts_ == abort_notes_.size()) return nullptr;
+    return &abort_notes_[abort_parts_++];
+  }
+
   void deposit(shipment* s) {
     const std::lock_guard lock(mutex_);
     incoming_.push_back(s);
@@ -192,6 +201,10 @@ class threads_port : public endpoint {
   detail::record_queue<shipment> returned_;
   detail::record_queue<note> notes_;
   detail::slab<note> spare_notes_;
+  // The reason of the first abort by another rank, for which a note is always free. Later aborts change nothing.
+  std::array<note, control_message::most_parts> abort_notes_;
+  std::size_t abort_parts_ = 0; // the number of `abort_notes_` in use
+  rank_t aborted_by_ = -1;
 
   std::uint32_t polls_ = 0;
 };
@@ -266,7 +279,7 @@ class thread_group {
         error_is_first_ = first;
       }
     }
-    abort(net, message_of(why));
+    abort(net, detail::message_of(why).view());
   }
 
   fixed_vector<threads> ranks_;
@@ -296,7 +309,8 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
 [[gnu::cold]] inline void threads_port::post(const control_message& text, rank_t peer) {
   threads_port& to = group_->rank(peer).port();
   const std::lock_guard lock(to.mutex_);
-  note* const n = to.spare_notes_.acquire();
+  note* const n = to.note_for(text);
+  if (n == nullptr) return;
   n->text = text;
   to.notes_.push_back(n);
   to.signal_.notify_all();
@@ -334,7 +348,7 @@ inline bool threads_port::collect() {
     try {
       spar::on_control_message(*this, text);
     } catch (...) {
-      detail::abort(*this, message_of(std::current_exception()));
+      on_progress_error(*this);
     }
   }
   const bool any = !arrived.empty() || !scheduler().idle();
@@ -345,16 +359,20 @@ inline bool threads_port::collect() {
 }
 
 inline void threads_port::progress(bool block) {
-  const bool news = collect();
-  if (block && !news && scheduler().idle() && (!dead() || loans().any() || scheduler().polls())) {
-    const double until = spar::poll_waits(*this, now());
-    if (scheduler().polls())
-      sched_yield(); // nothing would end the sleep
-    else if (scheduler().idle())
-      sleep(until, false);
-    collect();
-  } else if (!block || ++polls_ % 256 == 0) { // in every `progress(false)`, because the next call may be much later
-    spar::poll_waits(*this, now());
+  try {
+    const bool news = collect();
+    if (block && !news && scheduler().idle() && (!dead() || loans().any() || scheduler().polls())) {
+      const double until = spar::poll_waits(*this, now());
+      if (scheduler().polls())
+        sched_yield(); // nothing would end the sleep
+      else if (scheduler().idle())
+        sleep(until, false);
+      collect();
+    } else if (!block || ++polls_ % 256 == 0) { // in every `progress(false)`, because the next call may be much later
+      spar::poll_waits(*this, now());
+    }
+  } catch (...) {
+    on_progress_error(*this);
   }
   scheduler().run();
 }

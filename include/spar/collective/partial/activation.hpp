@@ -53,8 +53,9 @@ static_assert(sizeof(round_note) == 32 && std::is_trivially_copyable_v<round_not
 template <transport Net, participation Participation>
 class activation {
  public:
-  activation(Net& net, const Participation& who, std::uint64_t n, const signature& agreed) noexcept
-      : net_(&net), who_(who), n_(n), digest_(agreed.digest) {}
+  /// `description` is that of the algorithm, the participation and the options, of which `agreed` has the digest.
+  activation(Net& net, const Participation& who, std::uint64_t n, const signature& agreed, std::string description)
+      : net_(&net), who_(who), n_(n), digest_(agreed.digest), description_(std::move(description)) {}
 
   /// The number of the last activated round: all ranks are to run rounds 1 to `started()`.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
@@ -67,8 +68,7 @@ class activation {
   /// Sends this rank's dimension, and the digest and the description of its algorithm, participation and options, to
   /// the next rank, which throws `mismatch` if its own differ. Without this message, ranks that disagree on the
   /// participation could wait forever: no rank would start a round, and no other message would reveal the mismatch.
-  void greet(std::uint32_t control_subscriber, std::string description) {
-    description_ = std::move(description);
+  void greet(std::uint32_t control_subscriber) {
     if (net_->size() == 1) return;
     const round_note note{
         .control_subscriber = control_subscriber, .what = round_note::kind::made, .round = n_, .digest = digest_};
@@ -189,7 +189,7 @@ class activation {
   Participation who_;
   std::uint64_t n_;
   std::uint64_t digest_;
-  std::string description_{};
+  std::string description_;
   std::uint32_t subscriber_ = 0;
   std::uint64_t started_ = 0;
   round_note closing_;

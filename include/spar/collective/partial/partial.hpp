@@ -13,6 +13,7 @@
 #include <spar/core/memory/slab.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/arguments.hpp>
+#include <spar/runtime/control_subscription.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <coroutine>
@@ -82,20 +83,19 @@ class partial {
   /// 2048 names are in use on the communicator.
   partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
           Op op, const partial_options& options)
-      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), activation_(net, who, n, agreed),
-        algorithm_(std::move(algorithm)), op_(op), tau_(options.tau) {
+      : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), algorithm_(std::move(algorithm)),
+        op_(op), tau_(options.tau), activation_(net, who, n, agreed, description_of(terms())),
+        subscription_(
+            node(), [](void* self, rank_t source, std::string_view text) { as_partial(self).on_message(source, text); },
+            this) {
     const detail::rank_lock lock(node().shared());
     if (node().dead()) node().failure().raise_peer_failed();
-    name_ = sentence("spar::partial ", node().subscribers().next());
-    detail::call_name& name = node().name_call({name_});
-    if (net.rank() == 0) detail::broadcast_text(net, control_message::purpose::name, node().number_name(name));
-    static_cast<void>(engine_.emplace(rounds(net))); // nvcc takes the type's [[nodiscard]] for the reference's
-    subscriber_.self = this;
-    subscriber_.on_message = [](void* self, rank_t source, std::string_view text) {
-      static_cast<partial*>(self)->on_message(source, text);
-    };
-    node().subscribers().add(subscriber_); // the last step, so that no message reaches an unfinished object
-    activation_.greet(subscriber_.number, description_of(terms()));
+    name_ = sentence("spar::partial ", subscription_.number());
+    static_cast<void>(detail::begin_name(net, {name_}));
+    activation_.greet(subscription_.number());
+    // The last step, so that nothing throws while the engine waits. nvcc takes the type's [[nodiscard]] for the
+    // reference's.
+    static_cast<void>(engine_.emplace(rounds(net)));
   }
   partial(const partial&) = delete;
   /// If this rank has not drained, tells the other ranks how many calls this rank has made, so that a rank that makes
@@ -106,12 +106,12 @@ class partial {
     const detail::rank_lock lock(node().shared());
     try {
       if (!drained_ && !node().dead())
-        activation_.close(subscriber_.number, detail::round_note::kind::left, calls_ + 1);
+        activation_.close(subscription_.number(), detail::round_note::kind::left, calls_ + 1);
       while (running_ && !engine_->done() && !node().dead()) net_->progress(true);
-    } catch (...) { // the engine has failed, so no round is left to wait for
+    } catch (...) {
+      detail::abort(*net_, std::current_exception());
     }
     engine_.reset();
-    node().subscribers().remove(subscriber_);
     detail::await_loans(*net_); // peers may still read this object's buffers
   }
 
@@ -153,6 +153,7 @@ class partial {
 
  private:
   [[nodiscard]] endpoint& node() const noexcept { return net_->node(); }
+  [[nodiscard]] static partial& as_partial(void* self) noexcept { return *static_cast<partial*>(self); }
 
   /// Suspends a coroutine, without a deadline, until `wake` is called on the operation record `r`, or until the
   /// communicator fails.
@@ -200,10 +201,14 @@ class partial {
   auto begin(const argument& x, bool last) {
     const detail::rank_lock lock(node().shared());
     check(x);
-    call_record& record = node().calls().acquire();
-    pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
-    net_->progress(false); // starts the round now if possible; does not wait
-    return handle;
+    try {
+      call_record& record = node().calls().acquire();
+      pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));
+      net_->progress(false); // starts the round now if possible; does not wait
+      return handle;
+    } catch (...) {
+      abort_and_rethrow(*net_);
+    }
   }
 
   task<result> call(Net&, argument x, call_record* record, bool last) {
@@ -257,7 +262,7 @@ class partial {
       if (held_.empty()) oldest_held_ = round;
       held_.add(x);
     }
-    activation_.call(subscriber_.number, round);
+    activation_.call(subscription_.number(), round);
   }
 
   void begin_drain(std::uint64_t round) {
@@ -268,7 +273,7 @@ class partial {
     }
     drained_ = true;
     check_closing();
-    activation_.close(subscriber_.number, detail::round_note::kind::drained, round);
+    activation_.close(subscription_.number(), detail::round_note::kind::drained, round);
   }
 
   /// Throws `mismatch` if another rank has drained, or has destroyed its partial allreduce, after fewer calls than this
@@ -287,7 +292,7 @@ class partial {
   /// Reports the current exception to this rank's calls, and to all other ranks by an abort.
   void give_up() noexcept {
     if (!error_) error_ = std::current_exception(); // stored first, because `abort` wakes the waiting calls
-    detail::abort(*net_, message_of(error_));
+    detail::abort(*net_, error_);
   }
 
   void on_message(rank_t source, std::string_view text) {
@@ -375,11 +380,10 @@ class partial {
   signature agreed_;
   Held held_;
   Participation who_;
-  detail::activation<Net, Participation> activation_;
   Algorithm algorithm_;
   Op op_;
   std::uint64_t tau_;
-  detail::control_subscriber subscriber_;
+  detail::activation<Net, Participation> activation_;
   std::string name_;
 
   std::uint64_t calls_ = 0;
@@ -396,6 +400,7 @@ class partial {
   operation_record engine_wait_;
   operation_record call_wait_;
   std::optional<task<void>> engine_;
+  detail::control_subscription subscription_; // the last member, because it lets other ranks use all others
 };
 
 } // namespace spar

@@ -258,7 +258,7 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
       for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
       level.error().note();
-      detail::abort(net.net(), message_of(std::current_exception()));
+      detail::abort(net.net(), std::current_exception());
       failed = true;
     }
     if (failed) {

@@ -22,6 +22,11 @@ class slab {
     while (newest_ != nullptr) delete std::exchange(newest_, newest_->older);
   }
 
+  /// Allocates the memory for the first `room` records now, so that `acquire` does not fail before they are in use.
+  void reserve() {
+    if (newest_ == nullptr) newest_ = new chunk(room_, nullptr);
+  }
+
   /// Makes the destructor leak all existing records, because code outside spar (the MPI library) may still access the
   /// memory of these records.
   void keep_for_ever() noexcept { newest_ = nullptr; }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <string_view>
 
 namespace spar {
@@ -47,6 +48,20 @@ class bounded_text {
   std::size_t size_ = 0;
   std::array<char, max_text_length + 1> text_{};
 };
+
+/// Returns the error message of the exception that `why` points to. The exception may have any type. Takes no memory,
+/// because the exception may be std::bad_alloc.
+[[gnu::cold]] inline bounded_text message_of(const std::exception_ptr& why) noexcept {
+  bounded_text message;
+  try {
+    std::rethrow_exception(why);
+  } catch (const std::exception& e) {
+    message.add(e.what());
+  } catch (...) {
+    message.add("an exception that is not derived from std::exception");
+  }
+  return message;
+}
 
 } // namespace detail
 

@@ -51,6 +51,15 @@ class waits {
     return false;
   }
 
+  /// Makes the longest awaited operation fail with the error `why`. Returns false if no operation is awaited.
+  bool fail_longest(const std::exception_ptr& why, scheduler& ready) {
+    operation_record* const r = active_.first();
+    if (r == nullptr) return false;
+    r->error = why;
+    r->wake(ready);
+    return true;
+  }
+
   /// Timestamps new waits with `now`, makes the longest awaited operation fail if its deadline has expired, and returns
   /// the time of the next deadline. Times are in seconds.
   double expire(double now, rank_t rank, scheduler& ready) {

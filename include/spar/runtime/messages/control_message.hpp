@@ -40,6 +40,9 @@ struct control_message {
   std::array<char, 52> text{};   ///< the text, of which `length` characters are used
   std::uint32_t checksum = 0;    ///< CRC-32C of the preceding 60 bytes
 
+  /// The greatest number of parts of a text.
+  static constexpr std::size_t most_parts = (max_text_length + 51) / 52;
+
   /// The checksum of the preceding 60 bytes.
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept {
     return crc32c(this, offsetof(control_message, checksum));

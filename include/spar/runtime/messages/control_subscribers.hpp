@@ -30,8 +30,6 @@ class control_subscribers {
   }
 
   [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
-  /// The number that `add` assigns to the next subscriber.
-  [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
   /// Assigns the next number to the subscriber `l`, and delivers the messages that have already arrived for this
   /// number. If the callback `on_message` throws, the subscriber is not added.
   void add(control_subscriber& l) {

@@ -44,20 +44,31 @@ class scheduler {
   /// The rank's pool, from which coroutines take their frames.
   [[nodiscard]] pool& memory() const noexcept { return *memory_; }
 
-  /// Appends the suspended coroutine `ready` to the queue.
+  /// Makes room in the queue for one more coroutine, which is about to start: `join` and `leave` count it. Therefore
+  /// `post` needs no memory. Throws std::bad_alloc if there is no memory.
+  void make_room() {
+    if (2 * (tasks_ + spare) >= queue_.size()) grow();
+  }
+  /// Notes that a coroutine has started, for which `make_room` has made room.
+  void join() noexcept { ++tasks_; }
+  /// Notes that a coroutine has ended.
+  void leave() noexcept { --tasks_; }
+
+  /// Appends the suspended coroutine `ready` to the queue. Takes no memory for a spar::task; coroutines of other types
+  /// may need memory if more than `spare` of them are ready.
   [[gnu::noinline]] void post(std::coroutine_handle<> ready) {
-    if (end_ == queue_.size()) {
-      buffer<std::coroutine_handle<>> larger(heap(), 2 * end_);
-      std::memcpy(static_cast<void*>(larger.data()), queue_.data(), end_ * sizeof(ready));
-      queue_ = std::move(larger);
-    }
+    if (end_ == queue_.size()) compact();
     queue_.data()[end_++] = ready;
   }
 
   /// Removes the coroutine `gone`, which is about to be destroyed, from the queue.
   void forget(std::coroutine_handle<> gone) noexcept {
-    for (auto& ready : queue_.span().subspan(next_, end_ - next_))
-      if (ready == gone) ready = std::noop_coroutine();
+    std::coroutine_handle<>* const queue = queue_.data();
+    std::size_t kept = next_;
+    for (std::size_t i = next_; i < end_; ++i) {
+      if (queue[i] != gone) queue[kept++] = queue[i];
+    }
+    end_ = kept;
   }
 
   /// From now on, `run` polls `work`, until `work` leaves the ring of polled work.
@@ -107,8 +118,24 @@ class scheduler {
   }
   static std::pmr::memory_resource& heap() { return *std::pmr::new_delete_resource(); }
 
+  [[gnu::cold]] void grow() {
+    buffer<std::coroutine_handle<>> larger(heap(), 2 * queue_.size());
+    std::memcpy(static_cast<void*>(larger.data()), queue_.data(), end_ * sizeof(std::coroutine_handle<>));
+    queue_ = std::move(larger);
+  }
+  /// Moves the ready coroutines to the beginning of the queue, whose capacity is more than twice their number.
+  [[gnu::cold]] void compact() {
+    if (next_ == 0) return grow();
+    end_ -= next_;
+    std::memmove(static_cast<void*>(queue_.data()), queue_.data() + next_, end_ * sizeof(std::coroutine_handle<>));
+    next_ = 0;
+  }
+
+  static constexpr std::size_t spare = 8; // room for coroutines that are no spar::task
+
   pool* memory_;
-  buffer<std::coroutine_handle<>> queue_{heap(), 16}; // the ready coroutines are in [next_, end_)
+  std::size_t tasks_ = 0;                             // coroutines that have started and not ended
+  buffer<std::coroutine_handle<>> queue_{heap(), 32}; // the ready coroutines are in [next_, end_)
   std::size_t next_ = 0;
   std::size_t end_ = 0;
   detail::link polled_;

@@ -69,14 +69,16 @@ class by_reference {
 
 class promise_base {
  public:
-  explicit promise_base(scheduler& ready) noexcept : scheduler_(&ready) {}
+  explicit promise_base(scheduler& ready) noexcept : scheduler_(&ready) { ready.join(); }
 
   // Allocates the frame of a coroutine from the pool of its rank. A prefix in front of the frame stores the pool,
   // because `operator delete` does not get the parameters of the coroutine. Always inlined, because GCC otherwise warns
   // in user code: it takes this template and the plain `operator delete` for a mismatched pair.
   template <class... Args>
   [[gnu::always_inline]] static void* operator new(std::size_t size, Args&... args) {
-    pool& memory = scheduler_among(args...).memory();
+    scheduler& ready = scheduler_among(args...);
+    ready.make_room();
+    pool& memory = ready.memory();
     auto* p = static_cast<std::byte*>(memory.allocate(size + frame_prefix, frame_prefix));
     ::new (p) prefix{&memory, size + frame_prefix};
     return p + frame_prefix;
@@ -91,6 +93,7 @@ class promise_base {
 
   [[nodiscard]] std::suspend_always final_suspend() noexcept {
     finished_ = true;
+    scheduler_->leave();
     if (continuation_) scheduler_->post(continuation_); // `run` resumes the awaiting coroutine later
     return {};
   }
@@ -115,8 +118,10 @@ class promise_base {
     // The scheduler must not resume `self`: destructors in the frame may make progress and so run the scheduler.
     if (ready != nullptr) ready->forget(self);
     self.destroy();
+    if (ready == nullptr) return;
     // Removes `self` again: by cancelling one operation, a destructor may have ended another, and so made `self` ready.
-    if (ready != nullptr) ready->forget(self);
+    ready->forget(self);
+    ready->leave();
   }
 
   scheduler* scheduler_;

@@ -10,6 +10,7 @@
 #include <spar/runtime/progress.hpp>
 #include <spar/transport/mpi/communicator.hpp>
 #include <spar/transport/mpi/control.hpp>
+#include <spar/transport/mpi/departures.hpp>
 #include <spar/transport/mpi/envelope.hpp>
 #include <spar/transport/mpi/segments.hpp>
 #include <spar/transport/mpi/wait_set.hpp>
@@ -36,10 +37,10 @@ class mpi_port : public endpoint {
  public:
   mpi_port(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
       : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
-        options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()), envelopes_(room()),
+        options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()),
+        leaving_(static_cast<std::size_t>(size()), room()),
         requests_(room() * detail::mpi_segments::window) { // reserved memory takes no pages until it is used
     set_network(network);
-    leaving_.reserve(max_leaving);
   }
 
   /// Waits for the last messages of this rank to leave. If the communicator is dead, also discards incoming messages
@@ -56,13 +57,13 @@ class mpi_port : public endpoint {
           look_after_leaving();
           try_poll_control();
           if (dead()) drain();
-          if (dead() && leaving_.empty()) control_.end_with(control_message::purpose::left, *this);
-          if (now() >= end || (leaving_.empty() && (!dead() || control_.all_have_ended()))) break;
+          if (dead() && leaving_.count() == 0) control_.end_with(control_message::purpose::left, *this);
+          if (now() >= end || (leaving_.count() == 0 && (!dead() || control_.all_have_ended()))) break;
         }
       } catch (...) { // a destructor cannot report that the last messages have not left
       }
     }
-    if (!leaving_.empty() || lost_) envelopes_.keep_for_ever(); // MPI may still access the envelopes' memory
+    if (lost_) leaving_.keep_for_ever(); // MPI may still write to an envelope
     // MPI_Comm_free is collective, so on a dead communicator it may wait for a failed rank for ever.
     if (dead()) {
       comm_.forget();
@@ -86,11 +87,10 @@ class mpi_port : public endpoint {
   [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
 
  private:
-  struct envelope {
-    mpi_port* owner = nullptr;
-    envelope* next = nullptr;
-    alignas(16) std::array<std::byte, envelope_bytes> bytes;
-  };
+  struct request_owner;
+
+  using departures = detail::mpi_departures<request_owner>;
+  using envelope = departures::envelope;
 
   /// A send or receive in flight, which owns requests in the wait set.
   struct request_owner : operation_record {
@@ -106,46 +106,43 @@ class mpi_port : public endpoint {
   };
   using wait_set = detail::mpi_wait_set<request_owner>;
 
-  /// An MPI message in flight that is sent entirely from its envelope. If the message has at most `eager_bytes` bytes
-  /// and fewer than `max_leaving` messages are in flight, the send ends at once; otherwise, the send has an operation,
-  /// `owner`, whose request joins the wait set when a coroutine awaits `owner`. MPI normally sends short messages
-  /// without further calls by the sender; if MPI needs a call, a message whose send has ended is late, but not lost.
-  struct departure {
-    MPI_Request request;
-    envelope* cover;
-    request_owner* owner;
-  };
+  // If a message that is sent entirely from its envelope has at most `eager_bytes` bytes and fewer than `max_leaving`
+  // messages are in flight, its send ends at once; otherwise, the request joins the wait set when a coroutine awaits
+  // the send. MPI normally sends short messages without further calls by the sender; if MPI needs a call, a message
+  // whose send has ended is late, but not lost.
   static constexpr std::size_t eager_bytes = 1024; // bytes, below the eager limits of Open MPI and MPICH
   static constexpr std::size_t max_leaving = 64;
 
  public:
   operation<mpi_port, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
     if (cut_ > 0) post_all(peer, tag); // the new message must not overtake segments of earlier messages
-    envelope* cover = envelopes_.acquire();
+    envelope* cover = leaving_.acquire();
     const std::size_t bytes = write_envelope(out, cover->bytes.data());
+    const bool enclosed = is_enclosed(out.head);
+    request_owner* s = nullptr;
+    if (!enclosed || bytes > eager_bytes || leaving_.count() >= max_leaving)
+      s = begin(false, peer, tag, enclosed ? nullptr : cover);
+    operation<mpi_port, request_owner> sending(*this, s); // before the first request, which it cancels after an error
+    requests_.make_room();
     MPI_Request request = MPI_REQUEST_NULL;
     detail::check_mpi(
         MPI_Isend(cover->bytes.data(), static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.get(), &request),
         "MPI_Isend");
-    if (is_enclosed(out.head)) { // nothing is sent from the caller's memory: the envelope belongs to this rank
-      request_owner* s = nullptr;
-      if (bytes > eager_bytes || leaving_.size() >= max_leaving) {
-        s = begin(false, peer, tag, nullptr);
-        s->outstanding = 1;
-      }
-      leaving_.push_back({request, cover, s});
-      return operation<mpi_port, request_owner>(*this, s);
+    if (enclosed) { // nothing is sent from the caller's memory: the envelope belongs to this rank
+      if (s != nullptr) s->outstanding = 1;
+      leaving_.add(*cover, request, s);
+    } else {
+      add(request, s, true);
+      s->pieces = out.pieces;
+      begin_segments(s);
     }
-    request_owner* s = begin(false, peer, tag, cover);
-    add(request, s, true);
-    s->pieces = out.pieces;
-    begin_segments(s);
-    return operation<mpi_port, request_owner>(*this, s);
+    return sending;
   }
 
   operation<mpi_port, request_owner> receive(message_buffer& in, rank_t source, tag_t tag) {
-    request_owner* r = begin(true, source, tag, envelopes_.acquire());
+    request_owner* r = begin(true, source, tag, leaving_.acquire());
     r->into = &in;
+    requests_.make_room();
     MPI_Request request = MPI_REQUEST_NULL;
     detail::check_mpi(MPI_Irecv(r->cover->bytes.data(), static_cast<int>(envelope_bytes), MPI_BYTE, source, tag,
                                 comm_.get(), &request),
@@ -156,30 +153,25 @@ class mpi_port : public endpoint {
 
   /// Polls MPI once or, if `block` is true, until an operation may have ended, then resumes the coroutines that are
   /// ready. Throws `deadlock` if `block` is true but nothing is in flight for which this rank could wait. On any other
-  /// error, aborts the communicator, which ends every pending call.
+  /// error, a pending call fails, and the communicator dies.
   void progress(bool block) {
     try {
       poll(block);
     } catch (const deadlock&) {
       throw;
     } catch (...) {
-      detail::abort(*this, message_of(std::current_exception()));
+      on_progress_error(*this);
     }
     scheduler().run();
   }
 
   void post(const control_message& note, rank_t peer) {
-    envelope* cover = envelopes_.acquire();
-    cover->owner = this;
-    std::memcpy(cover->bytes.data(), &note, sizeof(note));
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(cover->bytes.data(), sizeof(note), MPI_BYTE, peer, detail::mpi_control::notes, control_.get(), &request);
-    leaving_.push_back({request, cover, nullptr});
+    leaving_.post(note, peer, detail::mpi_control::notes, control_.get());
   }
 
   void abandon(request_owner* r) {
     if (r->outstanding > 0) cancel(r);
-    if (r->cover != nullptr) envelopes_.recycle(r->cover);
+    if (r->cover != nullptr) leaving_.recycle(r->cover);
     r->cover = nullptr;
     owners_.recycle(r);
   }
@@ -195,7 +187,6 @@ class mpi_port : public endpoint {
     r->piece = max_pieces;
     r->opened = false;
     r->cover = cover;
-    if (cover != nullptr) cover->owner = this;
     return r;
   }
 
@@ -223,30 +214,17 @@ class mpi_port : public endpoint {
 
   /// Recycles the envelopes of messages that have left, and moves the requests that a coroutine awaits to the wait set.
   void look_after_leaving() {
-    int failure = MPI_SUCCESS;
-    for (std::size_t i = 0; i < leaving_.size();) {
-      departure& d = leaving_[i];
-      int left = 0;
-      const int code = MPI_Test(&d.request, &left, MPI_STATUS_IGNORE);
-      if (code != MPI_SUCCESS) failure = code;
-      if (left != 0 || code != MPI_SUCCESS) {
-        envelopes_.recycle(d.cover);
-        if (d.owner != nullptr) {
-          d.owner->outstanding = 0;
-          d.owner->complete(scheduler());
-        }
-      } else if (d.owner != nullptr && d.owner->waiting) {
-        d.owner->outstanding = 0;
-        d.owner->cover = d.cover;
-        add(d.request, d.owner, true);
-      } else {
-        ++i;
-        continue;
-      }
-      d = leaving_.back();
-      leaving_.pop_back();
-    }
-    detail::check_mpi(failure, "MPI_Isend");
+    leaving_.test(
+        [this](request_owner* sender) {
+          sender->outstanding = 0;
+          sender->complete(scheduler());
+        },
+        [this](request_owner* sender, envelope* cover, MPI_Request request) {
+          requests_.make_room();
+          sender->outstanding = 0;
+          sender->cover = cover;
+          add(request, sender, true);
+        });
   }
 
   void add(MPI_Request request, request_owner* owner, bool is_envelope = false) {
@@ -270,6 +248,7 @@ class mpi_port : public endpoint {
       const std::size_t size = r->receives ? r->into->head().lengths[r->piece] : r->pieces[r->piece].size();
       for (; r->at < size; r->at += segment) {
         if (r->outstanding >= most) return;
+        requests_.make_room();
         const int count = static_cast<int>(std::min(segment, size - r->at));
         MPI_Request part = MPI_REQUEST_NULL;
         ++r->posted;
@@ -338,22 +317,15 @@ class mpi_port : public endpoint {
     } else if (r->into->placed()) {
       r->into->copy_from(pieces);
     } else {
-      r->into->borrow(pieces, &give_back, std::exchange(r->cover, nullptr));
+      r->into->borrow(pieces, &departures::give_back, std::exchange(r->cover, nullptr));
     }
-  }
-
-  static void give_back(void* lender) noexcept {
-    auto* e = static_cast<envelope*>(lender);
-    e->owner->envelopes_.recycle(e);
   }
 
   /// Ends all requests of the incomplete operation `r`: cancels receives, and waits for in-flight sends from the
   /// caller's buffers. Stops waiting at the time `patience()`; MPI may then still access the buffer of a request that
   /// has not completed.
   void cancel(request_owner* r) noexcept {
-    for (departure& d : leaving_) {
-      if (d.owner == r) d.owner = nullptr; // the message leaves, but completes no operation
-    }
+    leaving_.forget(r);
     // Cancels the last receive first: otherwise a segment in flight could match a later receive of the same operation.
     for (std::size_t i = requests_.size(); i-- > 0;) {
       if (requests_[i].owner != r) continue;
@@ -361,7 +333,7 @@ class mpi_port : public endpoint {
         MPI_Cancel(&requests_.request(i)); // no effect if a part of the message has arrived; the rest may never come
         if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
       } else if (requests_[i].is_envelope) {
-        leaving_.push_back({requests_.request(i), std::exchange(r->cover, nullptr), nullptr});
+        leaving_.add(*std::exchange(r->cover, nullptr), requests_.request(i), nullptr);
       } else {
         await_departure(requests_.request(i));
       }
@@ -441,8 +413,7 @@ class mpi_port : public endpoint {
   mpi_options options_;
   detail::mpi_segments segments_;
   detail::slab<request_owner> owners_;
-  detail::slab<envelope> envelopes_;
-  std::vector<departure> leaving_;
+  departures leaving_; // the messages in flight that are sent from memory of this port
   wait_set requests_;
   std::size_t cut_ = 0; // number of operations with segments still to be posted
 };

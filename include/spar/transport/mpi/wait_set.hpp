@@ -23,19 +23,17 @@ class mpi_wait_set {
   };
 
   /// Reserves memory, so that a set of at most `requests` requests allocates no further memory.
-  explicit mpi_wait_set(std::size_t requests) {
-    requests_.reserve(requests);
-    slots_.reserve(requests);
-    indices_.reserve(requests);
-    statuses_.reserve(requests);
-    completed_.reserve(requests);
-  }
+  explicit mpi_wait_set(std::size_t requests) { reserve(requests); }
 
   [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
   [[nodiscard]] bool empty() const noexcept { return slots_.empty(); }
   [[nodiscard]] const slot& operator[](std::size_t i) const noexcept { return slots_[i]; }
   [[nodiscard]] MPI_Request& request(std::size_t i) noexcept { return requests_[i]; }
 
+  /// Makes room for one more request. To be called before the request starts, so that `add` and `test` take no memory.
+  void make_room() {
+    if (slots_.size() == slots_.capacity()) reserve(2 * slots_.size());
+  }
   void add(MPI_Request request, Owner* owner, bool is_envelope) {
     requests_.push_back(request);
     slots_.push_back({owner, is_envelope});
@@ -90,6 +88,14 @@ class mpi_wait_set {
   }
 
  private:
+  [[gnu::cold]] void reserve(std::size_t requests) {
+    requests_.reserve(requests);
+    indices_.reserve(requests);
+    statuses_.reserve(requests);
+    completed_.reserve(requests);
+    slots_.reserve(requests); // the last one, whose capacity `make_room` reads
+  }
+
   std::vector<MPI_Request> requests_;
   std::vector<slot> slots_;                            // the owner of each request
   std::vector<int> indices_;                           // scratch memory of `test`

@@ -42,11 +42,17 @@ class sim_events {
     }
   };
 
-  explicit sim_events(std::size_t usual) { heap_.reserve(usual); }
+  /// Reserves memory for `usual` events, and for `reserved` events that `schedule_reserved` adds.
+  sim_events(std::size_t usual, std::size_t reserved) : reserved_(reserved) { heap_.reserve(usual + reserved); }
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   /// How many events have been scheduled so far.
   [[nodiscard]] std::uint64_t scheduled() const noexcept { return scheduled_; }
-  void schedule(event e, std::uint64_t tie) {
+  void schedule(const event& e, std::uint64_t tie) {
+    if (heap_.size() + reserved_ >= heap_.capacity()) heap_.reserve(2 * heap_.capacity());
+    schedule_reserved(e, tie);
+  }
+  /// Like `schedule`, but takes no memory for the first `reserved` events.
+  void schedule_reserved(event e, std::uint64_t tie) {
     e.tie = tie;
     e.serial = scheduled_++;
     heap_.push_back(e);
@@ -61,6 +67,7 @@ class sim_events {
   void clear() noexcept { heap_.clear(); }
 
  private:
+  std::size_t reserved_;
   std::vector<event> heap_;
   std::uint64_t scheduled_ = 0;
 };

@@ -120,7 +120,8 @@ class sim_port : public endpoint {
     double time;
     control_message text;
   };
-  std::vector<arriving_note> notes_; // control messages in flight to this rank
+  std::vector<arriving_note> notes_; // control messages in flight to this rank, with room for the first abort
+  rank_t aborted_by_ = -1;           // the rank whose abort came first; later aborts change nothing
   struct sleeper {
     double until;
     std::coroutine_handle<> program;
