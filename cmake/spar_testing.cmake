@@ -16,7 +16,8 @@ else()
   # Small tests spend most of their compile time on gtest.h and spar's headers, so all tests with the same flags share
   # one precompiled header.
   spar_add_precompiled(spar_test_base LIBRARIES GTest::gtest HEADERS <gtest/gtest.h> <spar/spar.hpp>)
-  add_library(spar_test_support STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/ranks.cpp")
+  add_library(spar_test_support STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/disagreements.cpp"
+                                                       "${PROJECT_SOURCE_DIR}/tests/support/ranks.cpp")
   target_link_libraries(spar_test_support PUBLIC spar_development)
   target_include_directories(spar_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
   foreach(flavour IN LISTS spar_mpi_flavours)

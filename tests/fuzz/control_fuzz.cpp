@@ -28,9 +28,9 @@ class call_in_flight {
     spar::detail::call_note note;
     if (text.size() < sizeof(note)) return false;
     std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
-    return note.sequence == call_.sequence &&
-           (note.digest != call_.agreed.digest || note.element != call_.agreed.element ||
-            note.index != call_.agreed.index);
+    return note.sequence % spar::header::sequences == call_.sequence &&
+           (note.digest != call_.agreed.digest || note.history != call_.history ||
+            note.element != call_.agreed.element || note.index != call_.agreed.index);
   }
 
  private:

@@ -56,14 +56,14 @@ def parts(value, index, *streams):
     return message(PARTS, len(joined), array("Q", ends), array(index, joined), array(value, [3.0] * len(joined)))
 
 
-def header(form, count, pieces, element=1, version=2):
+def header(form, count, pieces, element=1, version=3):
     padded = b"".join(p + bytes(-len(p) % 16) for p in pieces)
     lengths = [len(p) for p in pieces] + [0] * (3 - len(pieces))
     fields = (0x7073, version, form | 5 << 4, element, 0, 7, 9, 1000, count, *lengths, 0, 0)
     return struct.pack("<HBBBBHQQQ3QII", *fields) + padded
 
 
-def short_header(payload, magic=0xB2):
+def short_header(payload, magic=0xB3):
     return struct.pack("<IIQ", magic | 1 << 8 | 5 << 12 | 7 << 16, 0, 9) + payload
 
 
@@ -74,7 +74,9 @@ def envelopes():
     three = header(SPARSE, 3, [array("I", [7, 8, 9]), array("f", [1, 2, 3])])
     yield "short", envelope(short_header(array("f", [1, 2, 3])))
     yield "bad_short_of_version_1", envelope(short_header(array("f", [1]), magic=0x5D))
+    yield "bad_short_of_version_2", envelope(short_header(array("f", [1]), magic=0xB2))
     yield "bad_version_1", envelope(header(SPARSE, 0, [], version=1))
+    yield "bad_version_2", envelope(header(SPARSE, 0, [], version=2))
     yield "bad_short_with_too_much", envelope(short_header(b""), zeros=4100)
     yield "sparse", envelope(three)
     yield "bad_damaged", envelope(three, repaired=0)
@@ -131,8 +133,8 @@ def controls():
     def note(what, text, source=0, last=1, repaired=1):
         return struct.pack("<BBBBBi52sI", repaired, what, last, len(text), 0, source, text, 0)
 
-    def call(sequence, digest, kind=0, text=b"sum\nring"):
-        return struct.pack("<QQIBBBB", digest, 100, sequence, kind, 1, 0, 0) + text
+    def call(sequence, digest, kind=0, text=b"sum\nring", history=0):
+        return struct.pack("<QQQIBBBB", digest, history, 100, sequence, kind, 1, 0, 0) + text
 
     abort, name, listener, inquiry = 1, 3, 4, 5
     number = struct.pack("<QQ", 12345, 2048)
@@ -144,12 +146,13 @@ def controls():
     yield "same_call", note(inquiry, call(0, 1), source=3)
     yield "later_call", note(inquiry, call(7, 9), source=3)
     yield "bad_other_call", note(inquiry, call(0, 9), source=3)
+    yield "bad_other_history", note(inquiry, call(0, 1, history=5), source=3)
     yield "bad_half_a_call", note(inquiry, call(0, 1)[:12], source=3)
     yield "bad_call_without_names", note(inquiry, call(0, 1, text=b"sum"), source=3)
     yield "bad_kind_of_call", note(inquiry, call(0, 1, kind=3), source=3)
-    yield "question", note(inquiry, call(0, 9, kind=1)[:24], source=3, last=0)
+    yield "question", note(inquiry, call(0, 9, kind=1)[:32], source=3, last=0)
     yield "question_of_another_call", note(inquiry, call(5, 9, kind=1), source=3)
-    yield "answer", note(inquiry, call(0, 9, kind=2), source=3) + note(inquiry, call(0, 0, 2, b"\n"), source=2)
+    yield "bad_answer", note(inquiry, call(0, 9, kind=2), source=3) + note(inquiry, call(0, 0, 2, b"\n"), source=2)
     yield "call_in_parts", note(inquiry, call(0, 1), source=3, last=0) * 2 + note(inquiry, b"x" * 52, source=3)
     yield "bad_call_in_many_parts", note(inquiry, call(0, 1), source=3, last=0) + note(inquiry, b"x" * 52, 3, 0) * 10
     yield "bad_damaged", note(abort, b"it has failed", repaired=0)

@@ -29,7 +29,7 @@ class hostile : public spar::endpoint {
 
   ended send(const spar::message_pieces&, spar::rank_t, spar::tag_t) { return ended(*this); }
   ended receive(spar::message_buffer& in, spar::rank_t, spar::tag_t tag) {
-    arrive(in, *input_, spar::header_of(agreed_, spar::sequence_of(tag)));
+    arrive(in, *input_, spar::header_of(agreed_, {.sequence = spar::sequence_of(tag)}));
     misfit_ = misfit_ || !in.fits();
     return ended(*this);
   }

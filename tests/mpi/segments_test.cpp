@@ -62,7 +62,7 @@ TEST(mpi_wire_version, of_an_older_rank_is_named) {
     std::string text;
     try {
       if (rank > 0 || newer) { // version 1 sent only the wished size
-        spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000, rank > 0 && newer ? 3 : 2);
+        spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000, rank > 0 && newer ? 4 : 3);
       } else {
         std::int64_t wish = 1000;
         MPI_Allreduce(MPI_IN_PLACE, &wish, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
@@ -70,10 +70,10 @@ TEST(mpi_wire_version, of_an_older_rank_is_named) {
     } catch (const spar::mismatch& e) {
       text = e.what();
     }
-    const std::string expected = newer ? "ranks have different versions of spar: one has version 2 of the wire format, "
-                                         "this rank has version 3"
+    const std::string expected = newer ? "ranks have different versions of spar: one has version 3 of the wire format, "
+                                         "this rank has version 4"
                                        : "ranks have different versions of spar: one has version 1 of the wire format, "
-                                         "this rank has version 2";
+                                         "this rank has version 3";
     EXPECT_EQ(text, rank > 0 ? expected : "");
   }
   EXPECT_EQ(spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000 + rank), 1000);

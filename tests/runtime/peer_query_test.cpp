@@ -129,7 +129,7 @@ TEST(inquiry, that_nobody_can_have_made_is_refused) {
   };
   EXPECT_THROW(heed("what?"), spar::corrupt_message);
   const std::string no_call(sizeof(spar::detail::call_note), '\0'); // a rank that waits, in no call in flight
-  EXPECT_THROW(heed(no_call + "sum, but no algorithm"), spar::corrupt_message);
+  EXPECT_THROW(heed(no_call + "sum, no algorithm"), spar::corrupt_message);
   heed(no_call + "sum\nring");
   EXPECT_FALSE(net.dead());
 }

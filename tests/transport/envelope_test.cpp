@@ -205,12 +205,8 @@ TEST(envelope, of_dense_values_that_is_cut_off_never_passes_for_the_whole) {
   }
 }
 
-/// What version 1 sent: one value of a sum by recursive doubling.
+/// What earlier versions sent: one value of a sum by recursive doubling.
 TEST(envelope, of_another_version_of_the_wire_format_is_named) {
-  alignas(16) std::array<std::byte, 24> brief{std::byte{0x5D}, std::byte{1}};
-  auto full = sparse_message({}, {});
-  full.head.version = 1;
-  const written whole(full);
   const auto refusal = [](std::span<const std::byte> bytes) -> std::string {
     spar::header h;
     try {
@@ -220,8 +216,16 @@ TEST(envelope, of_another_version_of_the_wire_format_is_named) {
     }
     return "nothing";
   };
-  EXPECT_EQ(refusal(brief), "a message has version 1 of the wire format, but this rank has version 2");
-  EXPECT_EQ(refusal(whole.bytes()), "a message has version 1 of the wire format, but this rank has version 2");
+  for (const int version : {1, 2}) {
+    alignas(16) const std::array<std::byte, 24> brief{version == 1 ? std::byte{0x5D} : std::byte{0xB2}, std::byte{1}};
+    auto full = sparse_message({}, {});
+    full.head.version = static_cast<std::uint8_t>(version);
+    const written whole(full);
+    const std::string expected =
+        "a message has version " + std::to_string(version) + " of the wire format, but this rank has version 3";
+    EXPECT_EQ(refusal(brief), expected);
+    EXPECT_EQ(refusal(whole.bytes()), expected);
+  }
 }
 
 /// A signature of values of T, or of a stream, with this algorithm and operation.
@@ -232,12 +236,15 @@ std::uint64_t digest(std::uint64_t n, std::uint64_t option = 0) {
 
 TEST(signature, is_compared_by_every_bit_of_its_digest) {
   const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(100, spar::ring{});
-  constexpr std::uint64_t sequence = 0xABCD'EF01'2345;
-  EXPECT_TRUE(spar::is_of(spar::header_of(agreed, sequence), agreed, sequence));
+  const spar::call_identity call{.sequence = 0xABCD'EF01'2345, .history = 0x1234'5678'9ABC'DEF0};
+  EXPECT_TRUE(spar::is_of(spar::header_of(agreed, call), agreed, call));
   for (int bit = 0; bit < 64; ++bit) {
-    auto h = spar::header_of(agreed, sequence);
+    auto h = spar::header_of(agreed, call);
     h.digest ^= std::uint64_t{1} << bit;
-    EXPECT_FALSE(spar::is_of(h, agreed, sequence)) << bit;
+    EXPECT_FALSE(spar::is_of(h, agreed, call)) << bit;
+    auto other = call;
+    other.history ^= std::uint64_t{1} << bit;
+    EXPECT_FALSE(spar::is_of(spar::header_of(agreed, other), agreed, call)) << bit;
   }
 }
 

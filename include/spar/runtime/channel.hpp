@@ -184,7 +184,7 @@ class channel {
     rank_t peer_;
   };
 
-  [[nodiscard]] header own_header() const noexcept { return header_of(agreed_, call_->sequence); }
+  [[nodiscard]] header own_header() const noexcept { return header_of(agreed_, *call_); }
 
   /// The number of messages of this call so far, modulo 256, that this rank has sent to `peer` (direction 0) or
   /// received from `peer` (direction 1) on the lane of this channel.
@@ -211,22 +211,13 @@ class channel {
                                 ", got number ", h.order, " (collective ", call_->sequence, ", lane ", lane_, ")"});
       }
     }
-    if (!is_of(h, agreed_, call_->sequence)) throw_mismatch(h, peer);
+    if (!is_of(h, agreed_, *call_)) detail::throw_mismatch(*net_, *call_, agreed_, h, peer);
     h.dimension = agreed_.dimension; // a short header lacks the dimension, but equal digests imply equal dimensions
     in.check_fit();
     if (checksums && !in.on_device()) in.verify_payload();
     ++call_->cost.messages_received;
     call_->cost.bytes_received += h.payload_bytes();
     call_->cost.header_bytes_received += sizeof(header);
-  }
-
-  [[noreturn, gnu::cold]] void throw_mismatch(const header& h, rank_t peer) const {
-    const rank_t rank = net_->rank();
-    detail::check_fields(h, peer, own_header(), rank, call_->sequence);
-    const detail::call_view own = detail::view_of(*call_, agreed_, rank, call_->describe);
-    detail::call_view theirs = detail::query_peer_call(*net_, call_->sequence, peer);
-    theirs.agreed.digest = h.digest; // the digest in the peer's answer does not cover the chosen algorithm
-    detail::throw_mismatch(theirs, own);
   }
 
   Net* net_;

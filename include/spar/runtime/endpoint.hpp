@@ -7,6 +7,7 @@
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
+#include <spar/core/memory/record_queue.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/endpoint/call_table.hpp>
@@ -40,6 +41,13 @@ struct peer_question {
   std::uint64_t sequence; // number of the call
   bool answered = false;
   bounded_text answer{};
+};
+
+/// A message that has arrived and that no receive has taken. `head` is null if there is none.
+struct unreceived_message {
+  rank_t source = 0;
+  tag_t tag = 0;
+  const header* head = nullptr;
 };
 
 } // namespace detail
@@ -137,9 +145,10 @@ class endpoint {
   /// Makes the longest awaited operation fail with `timeout` if its deadline has expired at the time `now`, and returns
   /// the time of the next deadline, in seconds; `poll_waits` calls this function.
   double expire_waits(double now) { return waits_.expire(now, rank_, scheduler_); }
-  /// Makes the longest awaited operation of `call` fail with the error `why`. Returns false if `call` awaits none.
-  bool fail_wait(const call_record& call, const std::exception_ptr& why) {
-    return waits_.fail_one(call.sequence, why, scheduler_);
+  /// Makes the longest awaited operation of `call`, or of any call if `call` is null, fail with the error `why`.
+  /// Returns false if none is awaited.
+  bool fail_wait(const call_identity* call, const std::exception_ptr& why) {
+    return waits_.fail_one(call != nullptr ? &call->sequence : nullptr, why, scheduler_);
   }
   /// Makes the longest awaited operation fail with the error `why`. Returns false if no operation is awaited.
   bool fail_wait(const std::exception_ptr& why) { return waits_.fail_longest(why, scheduler_); }
@@ -233,6 +242,19 @@ class endpoint {
   /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other
   /// transports.
   [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
+  /// Whether `oldest_unreceived(look)` may find a message; false over transports that cannot tell.
+  [[nodiscard]] bool may_have_unreceived(bool look) const noexcept {
+    return unreceived_ != nullptr && (look || !unreceived_->empty());
+  }
+  /// Only if `may_have_unreceived(look)`: the message that has waited longest for a receive. If `look` is true, first
+  /// looks for messages that have just arrived.
+  [[nodiscard]] detail::unreceived_message oldest_unreceived(bool look) { return oldest_unreceived_(*this, look); }
+  /// For a transport with a queue of messages that wait for a receive: `find(own, look)` is `oldest_unreceived(look)`.
+  void set_unreceived(const detail::queue_ends& queue,
+                      detail::unreceived_message (*find)(endpoint& own, bool look)) noexcept {
+    unreceived_ = &queue;
+    oldest_unreceived_ = find;
+  }
   /// For a transport whose ranks can read each other's endpoints: `find(own, rank)` returns that of `rank`.
   void set_neighbours(endpoint* (*find)(endpoint& own, rank_t rank)) noexcept { neighbour_ = find; }
 
@@ -251,6 +273,8 @@ class endpoint {
   detail::rank_mutex* rank_mutex_ = nullptr;
   detail::peer_question* question_ = nullptr;
   endpoint* (*neighbour_)(endpoint& own, rank_t rank) = nullptr;
+  const detail::queue_ends* unreceived_ = nullptr;
+  detail::unreceived_message (*oldest_unreceived_)(endpoint& own, bool look) = nullptr;
   bool checksums_ = false;
   network_model network_;
 };

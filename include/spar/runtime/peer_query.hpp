@@ -3,7 +3,8 @@
 // each rank may wait for a rank that sends to a different rank, so that no message reveals the mismatch. Therefore a
 // rank that has waited for 1 s sends a description of its call to the peer for which it waits. A rank that receives a
 // message whose digest differs from the digest of its own call queries the sender, so that the error message can
-// describe the calls of both ranks.
+// describe the calls of both ranks. If only the history differs, an earlier call differed, in which no rank compared
+// anything; the rank then queries the sender about the calls before this one.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
@@ -20,7 +21,7 @@
 
 namespace spar::detail {
 
-/// The first 24 bytes of the text of a control message about a call. The name of the operation follows, then a line
+/// The first 32 bytes of the text of a control message about a call. The name of the operation follows, then a line
 /// feed, then the name and the options of the algorithm.
 struct call_note {
   enum class kind : std::uint8_t {
@@ -30,6 +31,7 @@ struct call_note {
   };
 
   std::uint64_t digest = 0;
+  std::uint64_t history = 0;
   std::uint64_t dimension = 0;
   std::uint32_t sequence = 0; // number of the call, modulo header::sequences
   kind what{};
@@ -37,19 +39,26 @@ struct call_note {
   element_code index{};
   std::uint8_t reserved = 0;
 };
-static_assert(sizeof(call_note) == 24);
+static_assert(sizeof(call_note) == 32);
+
+/// The call on `node` whose number equals `sequence` modulo header::sequences, if the call is in flight or one of those
+/// that have ended last; null otherwise.
+[[gnu::cold]] inline const call_identity* find_call(endpoint& node, std::uint64_t sequence) {
+  const call_record* const call = node.calls().find(sequence);
+  if (call != nullptr && (call->sequence - sequence) % header::sequences == 0) return call;
+  return node.calls().find_ended(sequence);
+}
 
 /// Describes the call on `node` whose number equals `sequence` modulo header::sequences. Only the calls in flight and
-/// the call that ended last can be described; for any other call, `known()` of the result is false.
+/// the calls that ended last can be described; for any other call, `known()` of the result is false.
 [[gnu::cold]] inline call_view view_of(endpoint& node, std::uint64_t sequence) {
-  const auto is_it = [&](const call_identity& call) { return (call.sequence - sequence) % header::sequences == 0; };
+  const call_identity* const found = find_call(node, sequence);
+  if (found == nullptr) return {node.rank()};
   const call_record* const call = node.calls().find(sequence);
-  if (call != nullptr && is_it(*call)) return view_of(*call, call->agreed, node.rank(), call->describe);
-  const call_identity& ended = node.calls().last_ended();
-  if (!is_it(ended) || ended.agreed.form == nullptr) return {node.rank()};
-  const description options = node.calls().kept_options(ended.sequence);
-  call_view its = view_of(ended, ended.agreed, node.rank(), options);
-  if (options.write == nullptr) its.algorithm.add(", in a call that has ended");
+  if (call == found) return view_of(*call, call->agreed, node.rank(), call->describe);
+  const description options = node.calls().kept_options(found->sequence);
+  call_view its = view_of(*found, found->agreed, node.rank(), options);
+  if (options.write == nullptr && found->agreed.root < 0) its.algorithm.add(", in a call that has ended");
   return its;
 }
 
@@ -57,9 +66,13 @@ static_assert(sizeof(call_note) == 24);
 template <transport Net>
 [[gnu::cold]] void send_call_note(Net& net, call_note::kind what, std::uint64_t sequence, rank_t peer) {
   const call_view own = view_of(net.node(), sequence);
-  const call_note note{
-      own.agreed.digest,  own.agreed.dimension, static_cast<std::uint32_t>(sequence % header::sequences), what,
-      own.agreed.element, own.agreed.index};
+  const call_note note{own.agreed.digest,
+                       own.history,
+                       own.agreed.dimension,
+                       static_cast<std::uint32_t>(sequence % header::sequences),
+                       what,
+                       own.agreed.element,
+                       own.agreed.index};
   bounded_text text;
   text.add({reinterpret_cast<const char*>(&note), sizeof(note)});
   text.add(own.operation.view());
@@ -87,16 +100,29 @@ void ask(Net& net) {
   }
 }
 
-/// Parses `text`, the text of a control message in which the rank `source` describes its call, and copies the first 24
+/// Sets `sequence`, the number of a call, to that of the preceding call without a name or, if the call has a name, of
+/// the preceding call with this name. Returns false if there is none.
+[[nodiscard, gnu::cold]] inline bool preceding(std::uint64_t& sequence) noexcept {
+  const std::uint64_t number = sequence % max_in_flight;
+  if (number > 0 && number < first_named) {
+    --sequence;
+    return true;
+  }
+  if (sequence < max_in_flight) return false;
+  sequence -= number == 0 ? max_in_flight - (first_named - 1) : max_in_flight;
+  return true;
+}
+
+/// Parses `text`, the text of a control message in which the rank `source` describes its call, and copies the first 32
 /// bytes of `text` to `note`. Throws `corrupt_message` if `text` is malformed.
 inline call_view read_call(std::string_view text, rank_t source, call_note& note) {
   const std::size_t line = text.find('\n', sizeof(note));
   if (line != text.npos) std::memcpy(static_cast<void*>(&note), text.data(), sizeof(note));
   if (line == text.npos || note.what > call_note::kind::answer) {
     raise<corrupt_message>({"malformed control message about a call: got ", text.size(), " bytes from rank ", source,
-                            "; expected 24 bytes with a known kind, then text with a line feed"});
+                            "; expected 32 bytes with a known kind, then text with a line feed"});
   }
-  call_view said{source, {note.digest, note.element, note.index, note.dimension}};
+  call_view said{source, {note.digest, note.element, note.index, -1, note.dimension}, note.history};
   said.operation.add(text.substr(sizeof(note), line - sizeof(note)));
   said.algorithm.add(text.substr(line + 1));
   return said;
@@ -127,40 +153,143 @@ template <transport Net>
   return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
 }
 
+/// Describes a call before the one that fails, as a part of an error message.
+[[gnu::cold]] inline std::string in_ended_call(std::uint64_t sequence) {
+  return sentence(" in collective ", sequence % max_in_flight, ", which has ended");
+}
+
+/// Throws `mismatch` because the ranks have made other calls before the call with the number `sequence`, but no rank
+/// can tell which. `theirs` describes the call of a peer with this number, and `own` that of this rank.
+[[noreturn, gnu::cold]] inline void throw_unknown_mismatch(const call_view& theirs, const call_view& own,
+                                                           std::uint64_t sequence) {
+  const std::uint64_t number = sequence % max_in_flight;
+  raise<mismatch>({"ranks disagree on the collectives ", number < first_named ? "without a name" : "with this name",
+                   " before collective ", number, ": rank ", theirs.rank, " has the digest ", theirs.history,
+                   " of them, rank ", own.rank, " has the digest ", own.history,
+                   "; all ranks must make the same calls in the same order"});
+}
+
+/// Throws `mismatch` with a message about the earlier call in which the ranks disagree. `theirs` describes the call
+/// with the number `sequence` of a peer, and `own` this rank's call with this number; their histories differ. Queries
+/// the peer about the preceding calls.
+template <transport Net>
+[[noreturn, gnu::cold]] void throw_earlier_mismatch(Net& net, const call_view& theirs, const call_view& own,
+                                                    std::uint64_t sequence) {
+  for (std::uint64_t earlier = sequence; preceding(earlier);) {
+    const call_view ours = view_of(net.node(), earlier);
+    if (!ours.known()) break;
+    const call_view its = query_peer_call(net, earlier, theirs.rank);
+    if (!its.known()) break;
+    if (its.history == ours.history) throw_mismatch(its, ours, in_ended_call(earlier).c_str());
+  }
+  throw_unknown_mismatch(theirs, own, sequence);
+}
+
+/// Throws `mismatch` because `h`, the header of a message from `peer`, does not belong to a message of this rank's
+/// `call` on which ranks agree as `expected` says.
+template <transport Net>
+[[noreturn, gnu::cold]] void throw_mismatch(Net& net, const call_record& call, const signature& expected,
+                                            const header& h, rank_t peer) {
+  const rank_t rank = net.node().rank();
+  const header ours = header_of(expected, call);
+  call_view own = view_of(call, call.agreed, rank, call.describe);
+  call_view theirs = query_peer_call(net, call.sequence, peer);
+  if (theirs.known() && theirs.history != own.history) throw_earlier_mismatch(net, theirs, own, call.sequence);
+  check_number(h, peer, call, rank);
+  if (!theirs.known()) check_fields(h, peer, ours, rank);
+  if (h.digest == ours.digest) { // the calls are equal, so the message belongs to another phase of the call
+    raise<mismatch>({"ranks disagree on the phase of ", own.algorithm.c_str(), ": rank ", peer,
+                     " has sent a message of ", name_of(h.element), ", rank ", rank, " expects ", name_of(ours.element),
+                     "; their plans or states differ"});
+  }
+  own.agreed.digest = expected.digest; // covers the chosen algorithm; the digest in the peer's answer does not
+  theirs.agreed.digest = h.digest ^ own.history;
+  throw_mismatch(theirs, own);
+}
+
+/// Throws `mismatch` because this rank has not received a message of its `call` from the rank `source`, and the call is
+/// about to end.
+template <transport Net>
+[[noreturn, gnu::cold]] void throw_left_over(Net& net, const call_record& call, rank_t source) {
+  const rank_t rank = net.node().rank();
+  const std::string where = sentence(" in collective ", call.sequence % max_in_flight, ", in which rank ", rank,
+                                     " has not received a message that rank ", source, " has sent");
+  const call_view own = view_of(call, call.agreed, rank, call.describe);
+  const call_view theirs = query_peer_call(net, call.sequence, source);
+  if (theirs.known() && theirs.history != own.history) throw_earlier_mismatch(net, theirs, own, call.sequence);
+  if (theirs.known() && theirs.agreed.digest != own.agreed.digest) throw_mismatch(theirs, own, where.c_str());
+  raise<mismatch>({"ranks disagree on the messages", where.c_str(), ": rank ", rank, " has ", own.algorithm.c_str(),
+                   ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
+                   "; both ranks must make the same call, in which each message is received"});
+}
+
+/// Throws `mismatch` if the message that has waited longest for a receive is one of `call`, which is about to end on
+/// this rank. If `look` is true, first looks for messages that have just arrived.
+template <transport Net>
+[[gnu::noinline]] void find_left_over(Net& net, const call_record& call, bool look) {
+  const unreceived_message left = net.node().oldest_unreceived(look);
+  if (left.head != nullptr && sequence_of(left.tag) == call.sequence % max_in_flight &&
+      left.head->sequence == header::sequence_part(call.sequence))
+    throw_left_over(net, call, left.source);
+}
+
+/// Throws `mismatch` if a message of `call`, which is about to end on this rank, waits for a receive, as far as the
+/// transport can tell. A rank that has received nothing in the call has compared nothing, so it looks for messages that
+/// have just arrived. Of two ranks of a process that only send to each other, at least one thus finds a message.
+template <transport Net>
+void check_left_over(Net& net, const call_record& call) {
+  const bool only_sent = call.cost.messages_received == 0 && call.cost.messages_sent > 0;
+  if (net.node().may_have_unreceived(only_sent)) find_left_over(net, call, only_sent);
+}
+
 /// Handles `text`, in which the rank `source` describes its call:
 /// - If `source` asks for this rank's call, answers `source`.
-/// - While this rank waits for the answer of a peer, uses `text` only as this answer. An answer that arrives after this
-///   wait is ignored.
-/// - Otherwise, if this rank's call with the same number differs from the described call, makes the longest awaited
-///   operation of this rank's call fail with `mismatch`. If no operation is awaited, throws `mismatch`, unless `source`
-///   asks for this rank's call: `source` then aborts the calls of all ranks itself.
+/// - While this rank waits for the answer of a peer, uses `text` only as this answer.
+/// - Otherwise, if the communicator is alive, and this rank's call with the same number differs from the described
+/// call,
+///   makes the longest awaited operation of this rank's call or, if this rank's call has ended, of any call fail with
+///   `mismatch`. If no operation is awaited, throws `mismatch`. But if the history of the calls differs, asks `source`
+///   about the preceding call, until the answer describes the first call that differs.
+/// - If `source` asks for this rank's call, `source` aborts the calls of all ranks itself.
 ///
 /// Throws `corrupt_message` if `text` is malformed.
 template <transport Net>
 [[gnu::cold]] void on_call_note(Net& net, rank_t source, std::string_view text) {
+  using kind = call_note::kind;
   endpoint& node = net.node();
   call_note note;
   const call_view theirs = read_call(text, source, note);
-  if (note.what == call_note::kind::differs) send_call_note(net, call_note::kind::answer, note.sequence, source);
+  if (note.what == kind::differs) send_call_note(net, kind::answer, note.sequence, source);
   if (peer_question* const asked = node.question()) { // this rank waits for an answer from a peer
     // If the peer has found the same mismatch, the peer sends a question as well as an answer. Both describe the call
     // of the peer, and this rank uses the first to arrive.
-    if (asked->answered || asked->peer != source || note.what == call_note::kind::waits) return;
+    if (asked->answered || asked->peer != source || note.what == kind::waits) return;
     if (note.sequence != static_cast<std::uint32_t>(asked->sequence % header::sequences))
       return; // not about the call in question
     asked->answered = true;
     asked->answer.add(text);
     return;
   }
-  const call_record* const call = node.calls().find(note.sequence);
-  const header said = header_of(theirs.agreed, note.sequence);
-  if (note.what == call_note::kind::answer || call == nullptr || is_of(said, call->agreed, call->sequence)) return;
-  if (said.sequence != header::sequence_part(call->sequence)) return;
+  const call_identity* const call = find_call(node, note.sequence);
+  if (call == nullptr || node.dead()) return;
+  const bool same_call =
+      note.digest == call->agreed.digest && note.element == call->agreed.element && note.index == call->agreed.index;
+  const bool same_history = note.history == call->history;
+  if (same_call && same_history) return;
+  std::uint64_t earlier = call->sequence;
+  if (!same_history) {
+    if (note.what == kind::differs) return;
+    if (theirs.known() && preceding(earlier) && find_call(node, earlier) != nullptr)
+      return send_call_note(net, kind::differs, earlier, source);
+  }
+  const bool in_flight = node.calls().find(call->sequence) == call;
   try {
-    check_fields(said, source, header_of(call->agreed, call->sequence), node.rank(), call->sequence);
-    throw_mismatch(theirs, view_of(node, call->sequence));
+    const call_view own = view_of(node, note.sequence);
+    if (!same_history || !theirs.known()) throw_unknown_mismatch(theirs, own, call->sequence);
+    throw_mismatch(theirs, own, in_flight ? "" : in_ended_call(call->sequence).c_str());
   } catch (const mismatch&) {
-    if (!node.fail_wait(*call, std::current_exception()) && note.what == call_note::kind::waits) throw;
+    const bool fails = node.fail_wait(in_flight ? call : nullptr, std::current_exception());
+    if (!fails && note.what != kind::differs) throw;
   }
 }
 

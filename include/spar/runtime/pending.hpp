@@ -128,6 +128,8 @@ class open_call {
     net.node().open(call, now);
   }
   open_call(const open_call&) = delete;
+  /// Called when the algorithm has returned. Throws `mismatch` if a message of the call has not been received.
+  void end() { check_left_over(*net_, *call_); }
   ~open_call() { net_->node().finish(*call_, net_->now()); }
 
  private:
@@ -157,6 +159,20 @@ class loans_returned {
  private:
   endpoint* node_;
   operation_record wait_;
+};
+
+/// An awaitable that is ready once the coroutine of `work` has ended. Throws its exception, but leaves its result in
+/// `work`.
+template <class Task>
+class end_of {
+ public:
+  explicit end_of(const Task& work) noexcept : work_(&work) {}
+  [[nodiscard]] bool await_ready() const noexcept { return work_->done(); }
+  void await_suspend(std::coroutine_handle<> waiting) const noexcept { work_->await_suspend(waiting); }
+  void await_resume() const { work_->throw_error(); }
+
+ private:
+  const Task* work_;
 };
 
 /// Returns an object that writes the name and the options of `algorithm` into an error message, or an empty object if
@@ -192,8 +208,12 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
   std::exception_ptr failure;
   call->describe = description_for(algorithm);
   try {
-    const open_call<Net> open(net.net(), *call);
-    co_return co_await algorithm(net, args...);
+    open_call<Net> open(net.net(), *call);
+    auto work = algorithm(net, args...);
+    end_of<decltype(work)> ended(work);
+    co_await ended;
+    open.end();
+    co_return work.result();
   } catch (...) {
     failure = std::current_exception();
     net.net().node().calls().keep_options(*call);
@@ -282,11 +302,14 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
   port_type& net = detail::port_of(on);
   const detail::rank_lock lock(net.node().shared());
   call_record call;
+  const channel<port_type> through(net, call, agreed);
   call.describe = detail::description_for(algorithm);
   try {
-    const detail::open_call<port_type> open(net, call);
-    auto work = algorithm(channel<port_type>(net, call, agreed), args...);
+    detail::open_call<port_type> open(net, call);
+    auto work = algorithm(through, args...);
     while (!work.done()) net.progress(true);
+    work.throw_error();
+    open.end();
     return work.result();
   } catch (...) {
     net.node().calls().keep_options(call);

@@ -30,8 +30,8 @@ inline constexpr call_form form_of{Algorithm::name, Op::name, Dense, Width,
                                    splitmix(fnv1a(Op::name) + 2 * Width + (Dense ? 1 : 0))};
 
 /// The digest by which ranks compare their calls. `name` is the hash of the algorithm's name, and `form` is the hash of
-/// the operation and of the kind of vectors, dense or sparse (see `call_form`). `option` combines the options of the
-/// algorithm and any further number that must be equal on all ranks.
+/// the operation, of the kind of vectors, dense or sparse (see `call_form`), and of the types. `option` combines the
+/// options of the algorithm and any further number that must be equal on all ranks.
 constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, std::uint64_t form,
                                     std::uint64_t dimension) noexcept {
   return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));
@@ -41,15 +41,18 @@ constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, st
 
 /// The signature of a call of `algorithm` with the operation Op on vectors of `dimension` values of type T. Index is
 /// the type of indices, or `no_indices` for dense vectors. `option` is a further number that must be equal on all
-/// ranks, such as a root.
+/// ranks. If the algorithm has a function `root()`, error messages name its result even after the call has ended.
 template <element T, class Index, class Op, policy Algorithm>
   requires index_type<Index> || std::same_as<Index, no_indices>
 constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algorithm, std::uint64_t option = 0) {
   constexpr const call_form& form = detail::form_of<Algorithm, Op, std::same_as<Index, no_indices>, width_of<T>>;
   constexpr std::uint64_t name = detail::fnv1a(Algorithm::name);
-  signature agreed{detail::call_digest(name, digest_of(algorithm) + option, form.hash, dimension), code_of<T>,
-                   element_code::uint32, dimension, &form};
+  signature agreed{.element = code_of<T>, .index = element_code::uint32, .dimension = dimension, .form = &form};
   if constexpr (index_type<Index>) agreed.index = code_of<Index>;
+  if constexpr (requires { rank_t{algorithm.root()}; }) agreed.root = algorithm.root();
+  const std::uint64_t types = detail::fnv1a(form.hash, std::uint64_t{static_cast<std::uint8_t>(agreed.element)} << 8 |
+                                                           static_cast<std::uint8_t>(agreed.index));
+  agreed.digest = detail::call_digest(name, digest_of(algorithm) + option, types, dimension);
   return agreed;
 }
 
@@ -57,25 +60,26 @@ constexpr signature signature_of(std::uint64_t dimension, const Algorithm& algor
 template <class Op, policy Algorithm>
 constexpr signature signature_of(const Algorithm& algorithm) {
   constexpr const call_form& form = detail::form_of<Algorithm, Op, false, 0>;
-  return {detail::call_digest(detail::fnv1a(Algorithm::name), digest_of(algorithm), form.hash, 0), {}, {}, 0, &form};
+  return {.digest = detail::call_digest(detail::fnv1a(Algorithm::name), digest_of(algorithm), form.hash, 0),
+          .form = &form};
 }
 
-/// Returns a header that contains the fields that are equal in all messages of a call on which ranks agree as `agreed`
-/// says. `sequence` is the number of the call.
-constexpr header header_of(const signature& agreed, std::uint64_t sequence) noexcept {
+/// Returns a header that contains the fields that are equal in all messages of `call` on which ranks agree as `agreed`
+/// says: the signature of the call, or of those of its messages that have other elements.
+constexpr header header_of(const signature& agreed, const call_identity& call) noexcept {
   header h{.element = agreed.element,
-           .sequence = header::sequence_part(sequence),
-           .digest = agreed.digest,
+           .sequence = header::sequence_part(call.sequence),
+           .digest = agreed.digest ^ call.history,
            .dimension = agreed.dimension};
   h.index = agreed.index;
   return h;
 }
 
-/// Whether the header `h` belongs to the call with the signature `agreed` and the number `sequence`. The dimension is
+/// Whether the header `h` belongs to a message of `call` on which ranks agree as `agreed` says. The dimension is
 /// compared as a part of the digest.
-constexpr bool is_of(const header& h, const signature& agreed, std::uint64_t sequence) noexcept {
-  return h.digest == agreed.digest && h.sequence == header::sequence_part(sequence) && h.element == agreed.element &&
-         h.index == agreed.index;
+constexpr bool is_of(const header& h, const signature& agreed, const call_identity& call) noexcept {
+  return h.digest == (agreed.digest ^ call.history) && h.sequence == header::sequence_part(call.sequence) &&
+         h.element == agreed.element && h.index == agreed.index;
 }
 
 namespace detail {
@@ -84,6 +88,7 @@ namespace detail {
 struct call_view {
   rank_t rank = 0;
   signature agreed{};
+  std::uint64_t history = 0;
   bounded_text operation{};
   bounded_text algorithm{}; // name and options; empty if the call is unknown
 
@@ -94,7 +99,7 @@ struct call_view {
 /// result lacks the options of the algorithm.
 [[gnu::cold]] inline call_view view_of(const call_identity& call, const signature& agreed, rank_t rank,
                                        const description& describe = {}) {
-  call_view own{rank, agreed};
+  call_view own{rank, agreed, call.history};
   const bool named = agreed.form != nullptr;
   own.operation.add(named ? agreed.form->operation : "an unnamed operation");
   if (named && agreed.form->width != 0) {
@@ -102,10 +107,12 @@ struct call_view {
     own.operation.add_part(agreed.form->width);
     own.operation.add(" values");
   }
-  if (describe.write != nullptr)
+  if (describe.write != nullptr) {
     describe.write(describe.object, own.algorithm);
-  else
+  } else {
     own.algorithm.add(named ? agreed.form->algorithm : "an unnamed algorithm");
+    if (agreed.root >= 0) own.algorithm.add("(root="), own.algorithm.add_part(agreed.root), own.algorithm.add(")");
+  }
   if (!call.chosen.empty()) {
     own.algorithm.add(", which runs ");
     own.algorithm.add(call.chosen);
@@ -124,21 +131,29 @@ struct call_view {
 }
 
 /// Throws `mismatch` with a message that names the property `what`, in which the ranks differ, and gives the values of
-/// both ranks.
+/// both ranks. `where` says in which collective, unless it is the one that fails.
 [[noreturn, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs, rank_t rank,
-                                                   sentence_part own) {
-  raise<mismatch>({"ranks disagree on ", what, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
+                                                   sentence_part own, const char* where = "") {
+  raise<mismatch>({"ranks disagree on ", what, where, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
 }
 
-/// Compares `h`, the header of an unexpected message from `peer`, with `ours`, the header of this rank's call. Throws
-/// `mismatch` for the first field that differs; returns if only the digests differ.
-[[gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank,
-                                       std::uint64_t sequence) {
-  const std::uint64_t rest = sequence % max_in_flight; // the part of the sequence number that the tag holds
-  const auto number = [&](const header& of) { return of.sequence * max_in_flight + rest; };
-  if (h.sequence != ours.sequence) {
+/// Throws `mismatch` if `h`, the header of a message from `peer` to this rank, `rank`, has the same tag as the messages
+/// of `call`, but belongs to a call with another number.
+[[gnu::cold]] inline void check_number(const header& h, rank_t peer, const call_identity& call, rank_t rank) {
+  const header ours = header_of(call.agreed, call);
+  if (h.sequence == ours.sequence) return;
+  const auto number = [&](const header& of) { return of.sequence * max_in_flight + call.sequence % max_in_flight; };
+  if (static_cast<std::int16_t>(h.sequence - ours.sequence) > 0)
     throw_mismatch("the number of the collective", peer, number(h), rank, number(ours));
-  }
+  raise<mismatch>({"ranks disagree on the collective number ", number(h), ", which has ended: rank ", peer,
+                   " has sent a message in it that rank ", rank, " has not received, and that arrives in collective ",
+                   number(ours), ", whose messages have the same tag"});
+}
+
+/// Compares `h`, the header of an unexpected message from `peer`, with `ours`, the header that this rank expects.
+/// Throws `mismatch` for the first field that differs; returns if only the digests differ. For a peer that does not
+/// describe its call: messages of other phases of the same call may have other elements.
+[[gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank) {
   if (h.element != ours.element) {
     throw_mismatch("the element type", peer, name_of(h.element), rank, name_of(ours.element));
   }
@@ -149,28 +164,38 @@ struct call_view {
   if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
 }
 
-/// Throws `mismatch` with a message that names the difference between two calls whose digests differ.
-[[noreturn, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own) {
+/// Throws `mismatch` with a message that names the difference between two calls whose digests differ. `where` says in
+/// which collective, unless it is the one that fails.
+[[noreturn, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own,
+                                                   const char* where = "") {
   if (!theirs.known()) {
-    raise<mismatch>({"ranks disagree on the algorithm, its options, the operation or the dimension: rank ", own.rank,
-                     " has ", own.algorithm.c_str(), ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
-                     "; rank ", theirs.rank,
+    raise<mismatch>({"ranks disagree on the algorithm, its options, the operation, the dimension or an earlier "
+                     "collective: rank ",
+                     own.rank, " has ", own.algorithm.c_str(), ", ", own.operation.c_str(),
+                     ", n = ", own.agreed.dimension, "; rank ", theirs.rank,
                      " differs, but did not report its values: it has left the call or did not answer within 1 s"});
   }
+  const auto differ = [&](const char* what, sentence_part its, sentence_part ours) {
+    throw_mismatch(what, theirs.rank, its, own.rank, ours, where);
+  };
   const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();
-  if (same_algorithm && theirs.operation.view() != own.operation.view()) {
-    throw_mismatch("the operation", theirs.rank, theirs.operation.c_str(), own.rank, own.operation.c_str());
-  }
-  if (theirs.agreed.dimension != own.agreed.dimension) {
-    throw_mismatch("the dimension n", theirs.rank, theirs.agreed.dimension, own.rank, own.agreed.dimension);
+  if (same_algorithm && theirs.operation.view() != own.operation.view())
+    differ("the operation", theirs.operation.c_str(), own.operation.c_str());
+  constexpr element_code no_values{}; // the type of a call without values, such as a barrier
+  if (theirs.agreed.element != no_values && own.agreed.element != no_values) {
+    if (theirs.agreed.element != own.agreed.element)
+      differ("the element type", name_of(theirs.agreed.element), name_of(own.agreed.element));
+    if (theirs.agreed.dimension != own.agreed.dimension)
+      differ("the dimension n", theirs.agreed.dimension, own.agreed.dimension);
+    if (theirs.agreed.index != own.agreed.index)
+      differ("the index type", name_of(theirs.agreed.index), name_of(own.agreed.index));
   }
   if (!same_algorithm) {
     const option_difference between(theirs.algorithm.c_str(), own.algorithm.c_str());
-    throw_mismatch(between.of_values() ? "the algorithm's options" : "the algorithm", theirs.rank, between.theirs(),
-                   own.rank, between.own());
+    differ(between.of_values() ? "the algorithm's options" : "the algorithm", between.theirs(), between.own());
   }
-  raise<mismatch>({"ranks disagree on the algorithm: both run ", own.algorithm.c_str(), ", but rank ", theirs.rank,
-                   " has the digest ", theirs.agreed.digest, " and rank ", own.rank, " has the digest ",
+  raise<mismatch>({"ranks disagree on the algorithm", where, ": both run ", own.algorithm.c_str(), ", but rank ",
+                   theirs.rank, " has the digest ", theirs.agreed.digest, " and rank ", own.rank, " has the digest ",
                    own.agreed.digest, "; their options, plans or states differ"});
 }
 

@@ -99,6 +99,11 @@ struct with_argument {
   Algorithm algorithm;
   Argument argument;
 
+  [[nodiscard]] rank_t root() const noexcept
+    requires std::same_as<Argument, rank_t>
+  {
+    return argument;
+  }
   template <class F>
   void options(F&& f) const {
     algorithm.options(f);

@@ -263,6 +263,8 @@ inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const poo
   set_deadline(); // no deadline: the simulator detects a deadlock at once
   set_neighbours(
       [](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->rank(r).port(); });
+  set_unreceived(matching_.arrivals(),
+                 [](endpoint& own, bool) { return static_cast<sim_port&>(own).matching_.oldest_arrival(); });
   const simulator_options& o = engine.options_;
   const auto [alpha, beta] = engine.network_.message();
   // Encoding an entry, or decoding it, takes as long as a merge: half of what network_model's default expects, but the

@@ -43,7 +43,13 @@ class threads_port : public endpoint {
  public:
   threads_port(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous),
-        shipments_(4 * static_cast<std::size_t>(size) + 16), spare_notes_(2 * static_cast<std::size_t>(size) + 64) {}
+        shipments_(4 * static_cast<std::size_t>(size) + 16), spare_notes_(2 * static_cast<std::size_t>(size) + 64) {
+    set_unreceived(matching_.arrivals(), [](endpoint& own, bool look) {
+      auto& port = static_cast<threads_port&>(own);
+      if (look) port.collect();
+      return port.matching_.oldest_arrival();
+    });
+  }
 
   static constexpr bool lends_device_memory = true;
 

@@ -7,24 +7,36 @@
 
 namespace spar::detail {
 
-/// A first-in, first-out queue of records. `Record` must have a member `Record* next`.
-template <class Record>
-class record_queue {
+/// The ends of a `record_queue` with records of any type.
+class queue_ends {
  public:
-  record_queue() = default;
-  record_queue(const record_queue&) = delete;
+  queue_ends() = default;
+  queue_ends(const queue_ends&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+
+ protected:
+  void* first_ = nullptr;
+  void* last_ = nullptr; // valid only if the queue is not empty
+};
+
+/// A first-in, first-out queue of records. `Record` must have a member `Record* next`.
+template <class Record>
+class record_queue : public queue_ends {
+ public:
   /// The first record, or null if the queue is empty. The member `next` of each record points to the following record.
-  [[nodiscard]] Record* first() const noexcept { return first_; }
+  [[nodiscard]] Record* first() const noexcept { return static_cast<Record*>(first_); }
 
   void push_back(Record* r) noexcept {
     r->next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = r;
+    if (first_ == nullptr)
+      first_ = r;
+    else
+      static_cast<Record*>(last_)->next = r;
     last_ = r;
   }
   Record* pop_front() noexcept {
-    Record* r = first_;
+    Record* r = first();
     if (r != nullptr) first_ = r->next;
     return r;
   }
@@ -32,9 +44,12 @@ class record_queue {
   template <class Predicate>
   Record* take(Predicate matches) {
     Record* before = nullptr;
-    for (Record* r = first_; r != nullptr; before = std::exchange(r, r->next)) {
+    for (Record* r = first(); r != nullptr; before = std::exchange(r, r->next)) {
       if (!matches(*r)) continue;
-      (before == nullptr ? first_ : before->next) = r->next;
+      if (before == nullptr)
+        first_ = r->next;
+      else
+        before->next = r->next;
       if (r == last_) last_ = before;
       return r;
     }
@@ -45,10 +60,6 @@ class record_queue {
     std::swap(first_, other.first_);
     std::swap(last_, other.last_);
   }
-
- private:
-  Record* first_ = nullptr;
-  Record* last_ = nullptr; // valid only if the queue is not empty
 };
 
 } // namespace spar::detail

@@ -7,12 +7,16 @@
 #include <spar/core/memory/link.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/statistics.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/core/util/bounded_text.hpp>
+#include <spar/core/util/fnv1a.hpp>
 #include <spar/runtime/messages/call_names.hpp>
 #include <spar/runtime/messages/message.hpp>
 
+#include <array>
 #include <bitset>
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -32,8 +36,12 @@ struct description {
 
 /// The identity of a call: its signature, number and algorithm, which error messages may need after the call has ended.
 struct call_identity {
-  signature agreed;
+  signature agreed{};
   std::uint64_t sequence = 0;
+  /// Hash of the signatures of all earlier calls: of those without a name or, if the call has a name, of those with
+  /// this name. Ranks compare the history in each message, because ranks that only send compare nothing in their own
+  /// call.
+  std::uint64_t history = 0;
   std::string_view chosen{}; ///< name of the algorithm that the call has chosen; empty if the call does not choose one
 };
 
@@ -60,15 +68,18 @@ struct call_handle : link {
 
 class call_table {
  public:
-  /// Assigns `call` its number. Must be the first step of each unnamed call, so that all ranks number their unnamed
-  /// calls in the same order.
+  /// Assigns `call`, whose signature is set, its number and its history. Must be the first step of each unnamed call,
+  /// so that all ranks number their unnamed calls in the same order.
   void number(call_record& call) noexcept {
+    std::uint64_t& history = call.name != nullptr ? call.name->history : history_;
     if (call.name != nullptr) {
       call.sequence = call.name->calls++ * max_in_flight + call.name->number;
     } else {
       call.sequence = next_ / first_named * max_in_flight + next_ % first_named;
       ++next_;
     }
+    // The multiplier of FNV-1a is odd, so two different histories stay different as long as the ranks agree.
+    call.history = std::exchange(history, fnv1a(history, call.agreed.digest));
   }
   /// Whether another call in flight uses the same tags as `call`, which has a number but has not started.
   [[nodiscard]] bool tags_in_use(const call_record& call) const noexcept {
@@ -88,7 +99,7 @@ class call_table {
   void finish(call_record& call, double now) noexcept {
     in_flight_.reset(call.sequence % max_in_flight);
     call.leave();
-    last_ended_ = call;
+    ended_[endings_++ % ended_.size()] = call;
     if (call.name != nullptr) call.name->in_flight = false;
     --open_;
     last_activity_ = now;
@@ -114,13 +125,21 @@ class call_table {
     }
     return nullptr;
   }
-  [[nodiscard]] const call_identity& last_ended() const noexcept { return last_ended_; }
+  /// The call whose number equals `sequence` modulo header::sequences, if this call is one of the 16 calls that have
+  /// ended last; null otherwise.
+  [[nodiscard, gnu::cold]] const call_identity* find_ended(std::uint64_t sequence) const noexcept {
+    for (std::size_t i = 0; i < std::min<std::size_t>(endings_, ended_.size()); ++i) {
+      if ((ended_[i].sequence - sequence) % header::sequences == 0) return &ended_[i];
+    }
+    return nullptr;
+  }
 
   /// Copies the options of the failed call `call` before its algorithm is destroyed, because a peer whose call differs
   /// may query these options later. Does nothing if `call` is not the call that ended last, or if its algorithm is not
   /// a policy.
   [[gnu::cold]] void keep_options(const call_record& call) noexcept {
-    if (call.sequence != last_ended_.sequence || call.describe.write == nullptr) return;
+    const call_identity& last = ended_[(endings_ - 1) % ended_.size()];
+    if (endings_ == 0 || call.sequence != last.sequence || call.describe.write == nullptr) return;
     failed_options_.shrink(0);
     call.describe.write(call.describe.object, failed_options_);
     failed_sequence_ = call.sequence;
@@ -152,13 +171,15 @@ class call_table {
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return total_; }
 
  private:
-  std::uint64_t next_ = 0; // number of unnamed calls so far
-  std::uint64_t open_ = 0; // number of calls in flight
+  std::uint64_t next_ = 0;    // number of unnamed calls so far
+  std::uint64_t history_ = 0; // hash of the signatures of the unnamed calls so far
+  std::uint64_t open_ = 0;    // number of calls in flight
   std::bitset<max_in_flight> in_flight_;
   link list_; // calls in flight
   link handles_;
   slab<call_record> records_;
-  call_identity last_ended_;
+  std::uint64_t endings_ = 0;           // number of calls that have ended
+  std::array<call_identity, 16> ended_; // the calls that have ended last
   std::uint64_t failed_sequence_ = 0;
   bounded_text failed_options_; // empty until a call fails
   spar::statistics last_;

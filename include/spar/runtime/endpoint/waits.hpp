@@ -39,11 +39,11 @@ class waits {
     while (operation_record* r = active_.first()) r->wake(ready);
     while (operation_record* r = idle_.first()) r->wake(ready);
   }
-  /// Makes the longest awaited operation of the call with the number `sequence` fail with the error `why`. Returns
-  /// false if the call awaits no operation.
-  bool fail_one(std::uint64_t sequence, const std::exception_ptr& why, scheduler& ready) {
+  /// Makes the longest awaited operation of the call with the number `*sequence`, or of any call if `sequence` is null,
+  /// fail with the error `why`. Returns false if none is awaited.
+  bool fail_one(const std::uint64_t* sequence, const std::exception_ptr& why, scheduler& ready) {
     for (auto* r = active_.first(); r != nullptr; r = active_.after(*r)) {
-      if (r->tag < 0 || sequence_of(r->tag) != sequence % max_in_flight) continue;
+      if (r->tag < 0 || (sequence != nullptr && sequence_of(r->tag) != *sequence % max_in_flight)) continue;
       r->error = why;
       r->wake(ready);
       return true;

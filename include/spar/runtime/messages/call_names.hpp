@@ -38,6 +38,7 @@ struct call_name : operation_record {
   std::uint64_t hash = 0;
   std::uint64_t number = 0; // the numbers of this name's calls modulo `max_in_flight`; 0 until rank 0 has assigned it
   std::uint64_t calls = 0;
+  std::uint64_t history = 0; // hash of the signatures of this name's calls so far
   bool in_flight = false;
 };
 

@@ -47,9 +47,10 @@ struct call_form {
 
 /// The properties of a call on which all ranks must agree. Every header contains the digest and the types.
 struct signature {
-  std::uint64_t digest = 0;        ///< hash of the algorithm, its options, the dimension, and `form->hash`
+  std::uint64_t digest = 0;        ///< hash of the algorithm, its options, the dimension, the types and `form->hash`
   element_code element{};          ///< the type of the values
   element_code index{};            ///< the type of the indices; none for dense values
+  rank_t root = -1;                ///< the root, for error messages; -1 if the algorithm has none
   std::uint64_t dimension = 0;     ///< the dimension n
   const call_form* form = nullptr; ///< names of algorithm and operation, for error messages; null if unknown
 };
@@ -58,7 +59,7 @@ struct signature {
 /// not sent, or that comes from a machine with another byte order.
 struct header {
   static constexpr std::uint16_t expected_magic = 0x7073; ///< "sp", in a little-endian machine
-  static constexpr std::uint8_t current_version = 2;      ///< the version of the wire format
+  static constexpr std::uint8_t current_version = 3;      ///< the version of the wire format
 
   /// A message contains the number of its collective only modulo `sequences`. The tag of the message holds the lane and
   /// the number modulo `max_in_flight`; the header holds the other 16 bits of the number.
@@ -79,7 +80,7 @@ struct header {
   element_code element = {};              ///< the type of the values of the call
   std::uint8_t order = 0;      ///< with checksums: number of earlier messages to the receiver on this lane, modulo 256
   std::uint16_t sequence = 0;  ///< the part of the collective's number that is not in the tag of the message
-  std::uint64_t digest = 0;    ///< `signature::digest` of the call
+  std::uint64_t digest = 0;    ///< `signature::digest` of the call, XOR `call_identity::history`
   std::uint64_t dimension = 0; ///< dimension n of the vectors
   std::uint64_t count = 0;     ///< entries or values in this message
   std::array<std::uint64_t, max_pieces> lengths{}; ///< size of each piece in bytes

@@ -217,6 +217,8 @@ class [[nodiscard]] task {
   /// Whether the coroutine has ended.
   [[nodiscard]] bool done() const noexcept { return coroutine_.promise().finished_; }
 
+  /// Throws the exception of a finished task, if there is one, and leaves a result in the task.
+  void throw_error() const { coroutine_.promise().rethrow(); }
   /// Returns the result of a finished task, or throws its exception. Call `result` only once.
   T result() { return coroutine_.promise().result(); }
 

@@ -4,12 +4,13 @@
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
+#include <spar/runtime/endpoint.hpp>
 
 namespace spar {
 
 /// Two queues of one rank: posted receives that wait for a message, and arrived messages that wait for a receive. A
-/// `Receive` has the members `peer` and `tag`, an `Arrival` has `source` and `tag`. Both queues are short, so a linear
-/// search is faster than a hash table.
+/// `Receive` has the members `peer` and `tag`, an `Arrival` has `source`, `tag` and `head`. Both queues are short, so a
+/// linear search is faster than a hash table.
 template <class Arrival, class Receive>
 class matching {
  public:
@@ -33,6 +34,13 @@ class matching {
   /// Removes the receive `posted`, which waits for a message.
   void withdraw(Receive* posted) noexcept {
     receives_.take([=](const Receive& r) { return &r == posted; });
+  }
+
+  /// The message that has waited longest for a receive.
+  [[nodiscard]] detail::unreceived_message oldest_arrival() const noexcept {
+    const Arrival* const oldest = arrivals_.first();
+    if (oldest == nullptr) return {};
+    return {oldest->source, oldest->tag, &oldest->head};
   }
 
   /// The receives that wait for a message, the oldest first.

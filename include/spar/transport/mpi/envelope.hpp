@@ -29,14 +29,17 @@ inline bool is_enclosed(const header& h) noexcept { return padded_bytes(h.length
 /// other fields (32), digest (64).
 class short_header {
  public:
-  static constexpr std::uint32_t expected_magic = 0xB2;     ///< the magic number
-  static constexpr std::uint32_t magic_of_version_1 = 0x5D; ///< the magic number of version 1 of the wire format
+  static constexpr std::uint32_t expected_magic = 0xB3; ///< the magic number
+  /// The magic numbers of versions 1 and 2 of the wire format.
+  static constexpr std::array<std::uint32_t, 2> earlier_magic{0x5D, 0xB2};
 
   /// Whether this object was read from a short header. In a full header of either byte order, the byte that a short
   /// header uses for its magic number has another value.
   [[nodiscard]] bool is_short() const noexcept { return (fields_ & 0xFF) == expected_magic; }
-  /// Whether this object was read from a short header of version 1 of the wire format.
-  [[nodiscard]] bool is_old() const noexcept { return (fields_ & 0xFF) == magic_of_version_1; }
+  /// The version of the wire format if this object was read from a short header of an earlier version; 0 otherwise.
+  [[nodiscard]] int earlier_version() const noexcept {
+    return (fields_ & 0xFF) == earlier_magic[0] ? 1 : (fields_ & 0xFF) == earlier_magic[1] ? 2 : 0;
+  }
 
   /// Whether a short header can represent the full header `h`.
   [[nodiscard]] static bool suffices(const header& h) noexcept {
@@ -117,9 +120,9 @@ inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) 
     brief.expand(h, pieces[0].size());
     return pieces;
   }
-  if (brief.is_old()) {
-    raise<corrupt_message>(
-        {"a message has version 1 of the wire format, but this rank has version ", header::current_version});
+  if (brief.earlier_version() > 0) {
+    raise<corrupt_message>({"a message has version ", brief.earlier_version(),
+                            " of the wire format, but this rank has version ", header::current_version});
   }
   if (bytes.size() < sizeof(header)) {
     raise<corrupt_message>(
