@@ -107,9 +107,9 @@ TEST(fused, a_tensor_whose_collective_could_not_start_can_become_ready_again) {
     net.set_deadline(20); // ends the test if `ready` is accepted: no peer would answer that call
     if (net.rank() == 1) tried.arrive_and_wait();
     float y = 1;
-    auto other = spar::start_allreduce(net, spar::named{"fused/0"}, std::span<float>(&y, 1)); // has the same name
+    auto other = spar::start_allreduce(net, spar::named{"fused 0/0"}, std::span<float>(&y, 1)); // has the same name
     if (net.rank() == 0) {
-      EXPECT_NE(error_of([&] { all.ready(0, x); }).find("the collective named fused/0"), std::string::npos);
+      EXPECT_NE(error_of([&] { all.ready(0, x); }).find("the collective named fused 0/0"), std::string::npos);
       tried.arrive_and_wait();
     }
     other.wait();
@@ -117,6 +117,74 @@ TEST(fused, a_tensor_whose_collective_could_not_start_can_become_ready_again) {
     all.wait();
     EXPECT_EQ(x, std::vector<float>(10, 2.0F));
   });
+}
+
+TEST(fused, objects_without_a_name_do_not_mix_where_ranks_use_them_in_other_orders) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    const std::vector<std::size_t> sizes{4};
+    for (int round = 0; round < 3; ++round) {
+      fused<spar::threads> first(net, sizes), second(net, sizes);
+      std::vector<float> x(4, 1.0F), y(4, 100.0F);
+      if (net.rank() == 0) first.ready(0, x);
+      second.ready(0, y);
+      if (net.rank() == 1) first.ready(0, x);
+      first.wait();
+      second.wait();
+      EXPECT_EQ(x, std::vector<float>(4, 2.0F));
+      EXPECT_EQ(y, std::vector<float>(4, 200.0F));
+    }
+  });
+}
+
+TEST(fused, a_name_belongs_to_one_object_at_a_time) {
+  spar::thread_group group{1};
+  spar::threads& net = group.rank(0);
+  const std::vector<std::size_t> sizes{4};
+  const auto make = [&] { const fused<spar::threads> object(net, sizes, {.name = "model"}); };
+  {
+    const fused<spar::threads> model(net, sizes, {.name = "model"}), other(net, sizes, {.name = "other"});
+    EXPECT_NE(error_of(make).find("another fused_allreduce on this communicator has the name model"),
+              std::string::npos);
+  }
+  EXPECT_EQ(error_of(make), "");
+  for (int i = 0; i < 3000; ++i) { // a communicator has 2048 names
+    fused<spar::threads> object(net, sizes);
+    std::vector<float> x(4, 1.0F);
+    object.ready(0, x);
+    object.wait();
+  }
+}
+
+TEST(fused, ranks_with_other_tensors_or_buckets_get_an_error_that_names_them) {
+  struct shape {
+    std::vector<std::size_t> sizes;
+    std::size_t bucket_bytes;
+    const char* text;
+  };
+  const std::vector<shape> shapes{{{8, 4, 8}, 1000, "tensors=8+4+8"},
+                                  {{4, 8}, 1000, "tensors=4+8"},
+                                  {{4, 8, 8}, 1001, "bucket_bytes=1001"},
+                                  {{4, 8, 8}, 40, "bucket_bytes=40"}};
+  for (const shape& other : shapes) {
+    std::string text;
+    spar::thread_group group{2};
+    try {
+      group.run([&](spar::threads& net) {
+        const std::vector<std::size_t> sizes = net.rank() == 0 ? other.sizes : std::vector<std::size_t>{4, 8, 8};
+        fused<spar::threads> all(net, sizes, {.bucket_bytes = net.rank() == 0 ? other.bucket_bytes : 1000});
+        std::vector<std::vector<float>> x;
+        for (const std::size_t size : sizes) x.emplace_back(size, 1.0F);
+        for (std::size_t t = 0; t < sizes.size(); ++t) all.ready(t, x[t]);
+        all.wait();
+      });
+    } catch (const spar::mismatch& e) {
+      text = e.what();
+    }
+    EXPECT_NE(text.find(other.sizes.size() == 3 && other.bucket_bytes != 40 ? other.text : "ranks disagree on"),
+              std::string::npos)
+        << text;
+  }
 }
 
 } // namespace

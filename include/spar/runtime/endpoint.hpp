@@ -6,6 +6,7 @@
 #include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/link.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/network_model.hpp>
@@ -135,6 +136,8 @@ class endpoint {
     name.begin(true, 0, -1);
     return name;
   }
+  /// The ring of the prefixes of names that belong to objects on this rank (see system/fused.hpp).
+  [[nodiscard]] detail::link& prefixes() noexcept { return prefixes_; }
   /// Only on rank 0: assigns a number to `name`, and returns the text of the control message that sends this number to
   /// the other ranks.
   [[nodiscard]] std::string number_name(detail::call_name& name) { return names_.give_number(name); }
@@ -265,6 +268,7 @@ class endpoint {
   spar::scheduler scheduler_;
   detail::call_table calls_;
   detail::call_names names_;
+  detail::link prefixes_;
   detail::waits waits_;
   detail::loans loans_;
   detail::failure failure_;

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/link.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/core/util/fnv1a.hpp>
+#include <spar/core/util/splitmix.hpp>
 #include <spar/runtime/arguments.hpp>
 #include <spar/system/allreduce.hpp>
 
@@ -21,9 +24,98 @@ namespace spar {
 /// Options of a fused_allreduce.
 struct fusion_options {
   std::size_t bucket_bytes = std::size_t{1} << 20; ///< maximum size, in bytes, of a bucket with more than one tensor
-  /// Prefix of the names of the collectives. `fused_allreduce` objects on one communicator need different prefixes.
-  std::string_view name = "fused";
+  /// Prefix of the names of the collectives, which no other `fused_allreduce` on the communicator has. By default, each
+  /// object has a prefix of its own, "fused 0", "fused 1" and so on; all ranks must then create and destroy their
+  /// objects in the same order.
+  std::string_view name{};
 };
+
+namespace detail {
+
+/// The prefix of the names of one fused_allreduce, which no other object on the communicator has.
+class fused_prefix : public link {
+ public:
+  /// Joins `others`, the ring of all prefixes on the communicator. If `text` is empty, the prefix is the first of
+  /// "fused 0", "fused 1" and so on that no other object has. Throws `invalid_argument` if another object has the
+  /// prefix `text`.
+  fused_prefix(link& others, std::string_view text) : text_(text) {
+    for (std::size_t number = 0; text.empty() && (number == 0 || is_in(others)); ++number)
+      text_ = "fused " + std::to_string(number);
+    if (!text.empty() && is_in(others)) {
+      raise<invalid_argument>({"another fused_allreduce on this communicator has the name ", text_,
+                               "; give each object a name of its own, or none"});
+    }
+    join_before(others);
+  }
+  ~fused_prefix() { leave(); }
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+ private:
+  [[nodiscard]] bool is_in(link& others) const noexcept {
+    for (link* l = &others.after(); l != &others; l = &l->after()) {
+      if (static_cast<fused_prefix*>(l)->text_ == text_) return true;
+    }
+    return false;
+  }
+
+  std::string text_;
+};
+
+/// The tensors of a fused_allreduce, on which all ranks must agree.
+class fused_shape {
+ public:
+  fused_shape(std::span<const std::size_t> sizes, std::size_t bucket_bytes)
+      : bucket_bytes_(bucket_bytes), hash_(splitmix(bucket_bytes)) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      hash_ = splitmix(hash_ ^ sizes[i]);
+      if (sizes_.size() < 100)
+        sizes_ += (i > 0 ? "+" : "") + std::to_string(sizes[i]);
+      else if (i + 1 == sizes.size())
+        sizes_ += "+... of " + std::to_string(sizes.size());
+    }
+  }
+  template <class F>
+  void options(F&& f) const {
+    f("tensors", std::string_view(sizes_)), f("bucket_bytes", bucket_bytes_);
+  }
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
+
+ private:
+  std::string sizes_; // the first sizes, for error messages
+  std::size_t bucket_bytes_;
+  std::uint64_t hash_; // of all sizes and of `bucket_bytes_`
+};
+
+/// The algorithm of a bucket, with the tensors as options. `shape` must outlive the call.
+template <class Algorithm>
+struct fused_algorithm {
+  static constexpr std::string_view name = Algorithm::name;
+  Algorithm algorithm;
+  const fused_shape* shape;
+
+  template <class F>
+  void options(F&& f) const {
+    algorithm.options(f);
+    shape->options(f);
+  }
+  template <transport Net, class... Args>
+  auto operator()(channel<Net> net, Args... args) const& {
+    return algorithm(net, args...);
+  }
+};
+
+/// Begins the call of a bucket, in the same way as `nonblocking_by_name`.
+struct begin_bucket {
+  named which;
+  const fused_shape* shape;
+  template <class Net, class Algorithm, class... Args>
+  auto operator()(Net& net, signature agreed, Algorithm algorithm, Args... args) const {
+    agreed.digest = splitmix(agreed.digest ^ shape->hash());
+    return start_collective(net, which, agreed, fused_algorithm<Algorithm>{std::move(algorithm), shape}, args...);
+  }
+};
+
+} // namespace detail
 
 /// Allreduces a list of tensors, such as the gradients of a network's layers, in rounds. In each round a program calls
 /// `ready(i, x)` once for each tensor i, as soon as the tensor is computed, and then calls `wait()`. The order of the
@@ -36,15 +128,17 @@ template <communicates Net, element T, class Algorithm = sparcml, class Op = sum
 class fused_allreduce {
  public:
   /// `sizes` contains the number of values of each tensor, and must be the same on every rank. `algorithm` reduces each
-  /// bucket; `options` must be the same on every rank. Throws `invalid_argument` if `bucket_bytes` is 0.
+  /// bucket; `options` must be the same on every rank. Throws `invalid_argument` if `bucket_bytes` is 0, or if another
+  /// `fused_allreduce` on the communicator has the prefix `name`.
   fused_allreduce(Net& net, std::span<const std::size_t> sizes, const fusion_options& options = {},
                   Algorithm algorithm = {}, Op op = {})
-      : net_(&detail::port_of(net)), algorithm_(std::move(algorithm)), op_(op) {
+      : net_(&detail::port_of(net)), algorithm_(std::move(algorithm)), op_(op), shape_(sizes, options.bucket_bytes),
+        prefix_(net_->node().prefixes(), options.name) {
     if (options.bucket_bytes == 0) raise<invalid_argument>({"bucket_bytes is 0; expected at least 1"});
     const std::size_t room = std::max<std::size_t>(1, options.bucket_bytes / sizeof(T));
     for (const std::size_t size : sizes) {
       if (buckets_.empty() || buckets_.back().size + size > room) {
-        const std::string name = std::string(options.name) + "/" + std::to_string(buckets_.size());
+        const std::string name = prefix_.text() + "/" + std::to_string(buckets_.size());
         buckets_.push_back({name, tensors_.size(), 0, 0, {}});
       }
       bucket& b = buckets_.back();
@@ -125,13 +219,16 @@ class fused_allreduce {
     T* const values = b.count > 1 ? b.values.data() : tensors_[b.first].values;
     detail::or_abort(*net_, [&] {
       calls_.reserve(buckets_.size()); // not after the start of the call, whose handle would then be lost
-      calls_.push_back(start_allreduce(*net_, named{b.name}, std::span<T>(values, b.size), algorithm_, op_));
+      const detail::begin_bucket begin{{b.name}, &shape_};
+      calls_.push_back(detail::allreduce_forms{}(begin, *net_, std::span<T>(values, b.size), algorithm_, op_));
     });
   }
 
   detail::port_type_of<Net>* net_;
   Algorithm algorithm_;
   Op op_;
+  detail::fused_shape shape_;
+  detail::fused_prefix prefix_;
   std::vector<tensor> tensors_;
   std::vector<bucket> buckets_;
   std::vector<pending<Net, void>> calls_; // the calls of this round, one per bucket that is complete
