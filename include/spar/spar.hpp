@@ -2,7 +2,8 @@
 // Includes the parts of the library that most programs need, and nothing that requires MPI, CUDA or zfp. Does not
 // include, among others, the simulated network (sim.hpp), trees (tree.hpp), partial collectives
 // (system/partial_allreduce.hpp, system/eager_sgd.hpp), saved network models (model/network_file.hpp), the code of
-// sparse streams (storage/coded.hpp), transport/faulty.hpp and transport/tracing.hpp.
+// sparse streams (storage/coded.hpp), values with gaps (strided.hpp), codecs for a tolerance (tolerance.hpp),
+// transport/faulty.hpp and transport/tracing.hpp.
 #pragma once
 
 #include <spar/optimizer/sgd.hpp>

@@ -7,6 +7,7 @@
 #include "support/extent.hpp"
 
 #include <spar/nccl.hpp>
+#include <spar/strided.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/counting.hpp>
 
@@ -311,10 +312,13 @@ TEST(nccl, refuses_values_in_device_memory_and_other_devices) {
     auto solo = spar::partial_allreduce<float>(net, n, spar::solo{}, spar::ring{});
     const auto rank = net.rank();
     spar_test::refuses_device_memory(net, reduce, solo);
-    std::vector<std::function<void()>> calls{
-        [&] { (void)spar::start_allreduce(net, there); }, [&] { spar::allreduce(counted, there, spar::ring{}); },
-        [&] { spar::broadcast(net, there, 0); }, [&] { spar::reduce(net, there, 0); },
-        [&] { (void)reduce.start(net, there); }};
+    std::vector<std::function<void()>> calls{[&] { (void)spar::start_allreduce(net, there); },
+                                             [&] { spar::allreduce(counted, there, spar::ring{}); },
+                                             [&] { spar::broadcast(net, there, 0); },
+                                             [&] { spar::reduce(net, there, 0); },
+                                             [&] { (void)reduce.start(net, there); },
+                                             [&] { spar::allreduce(net, spar::strided(there.data(), {n}, {1})); },
+                                             [&] { reduce(net, spar::strided(there.data(), {n / 2, 2}, {1, n / 2})); }};
     for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(spar_test::refusal_of(calls[i]), expected) << i;
     cuda_double::set_device(rank + 3);
     EXPECT_EQ(spar_test::refusal_of([&] { spar::allreduce(net, std::span(x), spar::ring{}); }),

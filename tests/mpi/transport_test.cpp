@@ -5,6 +5,7 @@
 
 #include <spar/mpi.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/strided.hpp>
 
 #include <gtest/gtest.h>
 
@@ -270,6 +271,23 @@ TEST(mpi_pieces, of_streams) {
       ASSERT_TRUE(same_bits<index>(theirs.indices(), all[static_cast<std::size_t>(root)].indices));
       ASSERT_TRUE(same_bits<float>(theirs.values(), all[static_cast<std::size_t>(root)].values));
     }
+  }
+}
+
+TEST(mpi_pieces, of_values_with_gaps) {
+  spar::mpi net{MPI_COMM_WORLD};
+  const auto p = static_cast<double>(net.size());
+  for (const std::size_t rows : {std::size_t{0}, std::size_t{3}, std::size_t{20'000}}) {
+    constexpr std::size_t columns = 5, width = 8;
+    std::vector<double> x(rows * width, -1);
+    const auto in_block = [&](std::size_t i) { return i % width < columns; };
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (in_block(i)) x[i] = static_cast<double>(i) + net.rank();
+    const spar::strided block(x.data(), {rows, columns}, {width, 1});
+    spar::allreduce(net, block, spar::ring{});
+    spar::start_broadcast(net, block, net.size() - 1).wait();
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(x[i], in_block(i) ? p * static_cast<double>(i) + p * (p - 1) / 2 : -1) << i;
   }
 }
 

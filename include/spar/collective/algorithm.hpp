@@ -19,6 +19,8 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 namespace spar {
 
@@ -35,6 +37,11 @@ struct algorithm_defaults {
   template <class F>
   void options(F&&) const noexcept {}
 };
+
+/// Values with gaps between them, which collectives pack: a `strided` (spar/strided.hpp). Rejects all containers and
+/// spans, whose values are contiguous.
+template <class X>
+concept strided_values = requires { requires std::remove_cvref_t<X>::packs_values; };
 
 /// An algorithm whose member `validate<T>(n, ranks, op)` checks a call before anything is sent. The concept rejects an
 /// algorithm whose `validate` has other parameters, because spar would never call that `validate`.
@@ -95,6 +102,23 @@ void validate_values(const Algorithm& algorithm, std::uint64_t n, rank_t ranks, 
     algorithm.template validate_values<Net, T>(n, ranks, op);
   else
     algorithm.template validate<T>(n, ranks, op);
+}
+
+/// Returns `values` as an argument of algorithms: a span, or a `strided` itself.
+template <class Values>
+auto view_of_values(Values& values) {
+  if constexpr (strided_values<Values>)
+    return values;
+  else
+    return std::span(values);
+}
+/// Returns `algorithm` for calls with `values`: as it is for a span, or so that it packs a `strided`.
+template <class Values, class Algorithm>
+auto for_values(const Values&, Algorithm algorithm) {
+  if constexpr (strided_values<Values>)
+    return Values::packing(std::move(algorithm));
+  else
+    return algorithm;
 }
 
 } // namespace detail

@@ -80,6 +80,22 @@ class error_feedback {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
 
+  /// Reduces the values `x` with gaps, a `strided` (spar/strided.hpp), in place. The residual has no gaps.
+  template <communicates Net, strided_values Values, reduction<T> Op = sum>
+  void operator()(Net& net, Values x, Op op = {}) {
+    begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+  }
+  /// Starts a non-blocking call that reduces the values `x` with gaps in place.
+  template <communicates Net, strided_values Values, reduction<T> Op = sum>
+  auto start(Net& net, Values x, Op op = {}) {
+    return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+  }
+  /// Starts a non-blocking call with the name `which` that reduces the values `x` with gaps in place.
+  template <communicates Net, strided_values Values, reduction<T> Op = sum>
+  auto start(Net& net, named which, Values x, Op op = {}) {
+    return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+  }
+
   /// Reduces out of place: leaves `x` unchanged, and returns the sum and this rank's contribution to the sum, both as
   /// streams.
   template <communicates Net, reduction<T> Op = sum>
@@ -142,6 +158,16 @@ class error_feedback {
     check_length(x.size());
     if constexpr (is_floating<component_of<T>>) {
       if (options_.reject_nan) check_numbers(x);
+    }
+  }
+  template <strided_values Values>
+  void check_values(const Values& x) const {
+    if (options_.reject_nan) {
+      std::vector<T> values(x.size());
+      x.copy_to(values);
+      check_values(std::span<const T>(values));
+    } else {
+      check_length(x.size());
     }
   }
   template <element U, class Op>
@@ -279,18 +305,18 @@ class error_feedback {
     }
   };
 
-  template <class Mode, class Net, class Call, class U, class Op>
-  auto begin(Mode mode, Net& net, Call&& call, std::span<U> x, Op op) {
+  template <class Mode, class Net, class Call, class Values, class Op>
+  auto begin(Mode mode, Net& net, Call&& call, Values x, Op op) {
     check_operation<Op>();
     static_assert(selecting_allreduce<Algorithm, Net, T, Index, Op>,
                   "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
                   "and selected<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
     detail::check_arguments(net, x);
-    check_values(std::span<const T>(x));
+    check_values(x);
     algorithm_.template validate_parts<T>(x.size(), net.size());
     return detail::or_abort(net, [&] {
       next_ = state_;
-      return mode(net, signature_of<T, Index, Op>(x.size(), *this), std::move(call), x, op);
+      return mode(net, signature_of<T, Index, Op>(x.size(), *this), detail::for_values(x, std::move(call)), x, op);
     });
   }
 

@@ -25,6 +25,8 @@ template <class X>
                   x.size();
                 }) {
     check(x.data(), x.size(), "values of span ", ++number);
+  } else if constexpr (requires { x.data_handle(); }) {
+    check(x.data_handle(), x.size(), "values of span ", ++number);
   } else if constexpr (requires {
                          x.indices();
                          x.values();

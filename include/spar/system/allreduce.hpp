@@ -28,6 +28,22 @@ template <class Selector, class Storage, class Topology, class Schedule>
 inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
     composition<Selector, Storage, Topology, Schedule>::selects_entries;
 
+/// Copies the values `in` to the equally many values `out`, by way of `memory` if both have gaps.
+template <class In, class Out>
+void copy_values(const In& in, const Out& out, [[maybe_unused]] pool& memory) {
+  if constexpr (strided_values<In> && strided_values<Out>) {
+    buffer<typename Out::element_type> values(memory, in.size());
+    in.copy_to(values.span());
+    out.copy_from(std::as_const(values).span());
+  } else if constexpr (strided_values<In>) {
+    in.copy_to(out);
+  } else if constexpr (strided_values<Out>) {
+    out.copy_from(in);
+  } else {
+    std::copy(in.begin(), in.end(), out.begin());
+  }
+}
+
 /// The overloads of `allreduce` and `start_allreduce`, for streams and for dense values. `begin` starts a blocking or
 /// non-blocking call, with or without a name.
 struct allreduce_forms {
@@ -58,7 +74,7 @@ struct allreduce_forms {
   auto operator()(Mode begin, Net& net, Values&& values, Given given = {}, Op op = {}) const {
     auto algorithm = as_algorithm(std::move(given));
     using Algorithm = decltype(algorithm);
-    const std::span x(values);
+    const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
     if constexpr (expect_element<T>()) {
       static_assert(!reduction<Given, T>, "the operation of an allreduce follows the algorithm: for example "
@@ -71,13 +87,13 @@ struct allreduce_forms {
                     "floating-point values only, and what keeps the largest values takes numbers only");
       validate_values<Net, T>(algorithm, x.size(), net.size(), op);
       const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
-      return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), op);
+      return begin(net, agreed, for_values(x, with_finalize<Op, T>(std::move(algorithm))), x, op);
     }
   }
   template <class Mode, transport Net, dense_values In, dense_values Out, class... Rest>
   auto operator()(Mode begin, Net& net, In&& input, Out&& output, Rest&&... rest) const {
-    const std::span in(input);
-    const std::span out(output);
+    const auto in = view_of_values(input);
+    const auto out = view_of_values(output);
     constexpr bool same =
         std::same_as<std::remove_const_t<typename decltype(in)::element_type>, typename decltype(out)::element_type>;
     static_assert(same, "the input and the output of an allreduce have different types of values, or the output cannot "
@@ -87,7 +103,7 @@ struct allreduce_forms {
         raise<invalid_argument>(
             {"the input of an allreduce has length ", in.size(), ", but its output has length ", out.size()});
       }
-      std::copy(in.begin(), in.end(), out.begin());
+      copy_values(in, out, net.memory());
       return (*this)(begin, net, output, std::forward<Rest>(rest)...);
     }
   }
@@ -102,7 +118,7 @@ struct allreduce_forms {
 ///   stream, and the result is returned as a new stream. Throws `invalid_argument`, before anything is sent, for a
 ///   malformed stream (see `validate`).
 /// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` reduces dense values in place: `values` is a span,
-///   vector or array of the same length on every rank. After an error, `values` is unspecified.
+///   vector or array of the same length on every rank, or a `strided`. After an error, `values` is unspecified.
 /// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})` reduces dense values, leaves `input` unchanged
 ///   and writes the result to `output`, which has values of the same type. Throws `invalid_argument` if the lengths
 ///   differ.

@@ -24,9 +24,10 @@
 
 namespace spar {
 
-/// A type of contiguous values whose memory outlives the expression: a span, or a container that is not a temporary.
+/// A type of dense values whose memory outlives the expression: a span, a container that is not a temporary, or a
+/// `strided`.
 template <class X>
-concept dense_values = requires(X&& x) { std::span(static_cast<X&&>(x)); };
+concept dense_values = strided_values<X> || requires(X&& x) { std::span(static_cast<X&&>(x)); };
 
 namespace detail {
 
@@ -134,13 +135,13 @@ with_argument(Algorithm, Argument) -> with_argument<Algorithm, Argument>;
 template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
 auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Rest... rest) {
   if constexpr (dense_values<Values>) {
-    const std::span x(values);
+    const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
     if constexpr (expect_element<T>()) {
       check_protocol<Algorithm, T, Op>();
       algorithm.template validate<T>(x.size(), net.size(), Op{});
       return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm),
-                   with_finalize<Op, T>(std::move(algorithm)), std::span<T>(x), rest...);
+                   for_values(x, with_finalize<Op, T>(std::move(algorithm))), x, rest...);
     }
   } else if constexpr (requires { values.view(); }) {
     return begin_piece<Op>(begin, net, values.view(), std::move(algorithm), rest...);
