@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Compiles SOURCE: compilation must fail with a message that matches EXPECT. With SPAR_FULL in the environment, also
-# compiles SOURCE with -DPOSITIVE_CONTROL, which must succeed.
+# Compiles SOURCE with OPTIONS: compilation must fail with a message that matches EXPECT. With SPAR_FULL in the
+# environment, also compiles SOURCE with -DPOSITIVE_CONTROL, which must succeed.
 
 # PRECOMPILED contains spar/spar.hpp.gch, which g++ finds before the header; other compilers read the header.
-set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${PRECOMPILED}" "-I${INCLUDE}" "${SOURCE}")
+set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${PRECOMPILED}" "-I${INCLUDE}" ${OPTIONS} "${SOURCE}")
 
 if(DEFINED ENV{SPAR_FULL})
   execute_process(COMMAND ${command} -DPOSITIVE_CONTROL RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_QUIET)

@@ -2,6 +2,8 @@
 // The version of the library, as macros and as text. CMake, pkg-config and Conan read the three macros below.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <string_view>
 
 /// The first number of the version.

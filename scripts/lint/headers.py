@@ -13,6 +13,7 @@ import tree
 LICENCE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
 # REUSE-IgnoreEnd
 LONGEST, LONGEST_MEDIAN, WIDEST = 450, 150, 120
+GUARD = "spar/core/compiler.hpp"  # says in one sentence with which options no header would compile
 SLOW = "iostream regex functional ranges random format chrono thread condition_variable memory".split()
 ROOT_HEADER = "include/spar/spar.hpp"  # which most programs include
 ALGOBASE = "include/spar/core/util/algobase.hpp"  # includes <algorithm> if there is nothing faster
@@ -52,6 +53,13 @@ def header_faults(source):
             yield number, f"<{slow.group(1)}> is slow to compile"
 
 
+def guard_faults(source):
+    """(line, sentence) unless a header includes the guard first, directly or through another header."""
+    first = re.search(r"^[ \t]*#[ \t]*include[ \t]*(\S+)", source, re.M)
+    if not first or not first[1].startswith("<spar/"):
+        yield 1, f"the first include is no header of spar; expected <{GUARD}> or a header that includes it first"
+
+
 def included(sources, root):
     """The headers of the library that `root` includes, also by way of others; `sources` maps names to texts."""
     found, new = set(), [root]
@@ -84,6 +92,8 @@ def check():
         if name.startswith("include/"):
             lengths.append(source.count("\n"))
             headers[name] = source
+            if name != f"include/{GUARD}":
+                yield from ((name, *fault) for fault in guard_faults(source))
             for line, sentence in header_faults(source):
                 yield name, line, sentence
     yield from algorithm_faults(headers)
@@ -97,6 +107,8 @@ def self_test():
     yield "rejected a good header", not list(header_faults(good)) and not list(source_faults("a.hpp", good))
     yield "accepted 451 lines", any("451 lines" in s for _, s in header_faults(good + "\n" * 447))
     yield "rejected 450 lines", not list(header_faults(good + "\n" * 446))
+    yield "accepted a header without the guard", bool(list(guard_faults(good)))
+    yield "rejected a header with the guard", not list(guard_faults(f"#include <{GUARD}>\n#include <vector>\n"))
     yield "accepted a missing #pragma once", bool(list(header_faults(head + "#include <vector>\n")))
     yield "accepted a missing description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
     yield "accepted a slow include", bool(list(header_faults(good + "#include <iostream>\n")))

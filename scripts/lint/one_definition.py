@@ -13,6 +13,7 @@ SAME = r"""__x86_64__ __aarch64__ __GNUC__ __clang__ __FLT16_MAX__ OPEN_MPI MPIC
 # Macros that differ, where they change no class and no result of a function, or only names that other files lack.
 ALLOWED = {
     ("core/element.hpp", "__STDCPP_BFLOAT16_T__"): "adds the type bfloat16, which files without the macro cannot name",
+    ("core/non_finite.hpp", "__FINITE_MATH_ONLY__"): "compares numbers by their bits, with the same results",
     ("core/host_device.hpp", "__CUDACC__"): "lets device code call a function of the host",
     ("runtime/tasks/task.hpp", "__CUDACC__"): "works around the front end of nvcc, in functions with the same effect",
     ("cuda/kernel/language.cuh", "__CUDACC__"): "is nvcc or a double of the device, which no program combines",

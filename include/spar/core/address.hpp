@@ -2,6 +2,8 @@
 // Types and functions for ranks and for the tags of messages.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <cstdint>
 
 namespace spar {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/error.hpp>
+#include <spar/core/non_finite.hpp>
 
 #include <initializer_list>
 #include <limits>
@@ -15,7 +16,7 @@ struct number_range {
   double most;      ///< the greatest valid value
   const char* text; ///< such as "a value in [0, 1]"
   /// Whether `x` is valid. NaN never is.
-  [[nodiscard]] constexpr bool contains(double x) const noexcept { return x >= least && x <= most; }
+  [[nodiscard]] constexpr bool contains(double x) const noexcept { return is_at_most(least, x) && is_at_most(x, most); }
 };
 
 namespace valid {

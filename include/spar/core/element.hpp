@@ -2,6 +2,8 @@
 // The types that values and indices may have, and the codes by which message headers name these types.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <array>
 #include <concepts>
 #include <cstddef>

@@ -3,6 +3,8 @@
 // the error.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdio>

@@ -2,6 +2,8 @@
 // Marks functions that device code calls as well.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 /// Compiles a function for the host and, under nvcc, for the device. A user's reduction operation needs this macro only
 /// if it reduces values in device memory.
 #ifdef __CUDACC__

@@ -2,6 +2,8 @@
 // A contiguous range of indices.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <cstdint>
 
 namespace spar {

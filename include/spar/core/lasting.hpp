@@ -2,6 +2,8 @@
 // Rejects temporaries that own their values, where a function keeps a reference to its argument.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <span>
 
 namespace spar::detail {

@@ -2,6 +2,8 @@
 // The description of a tree-shaped network: the nodes, their links and the places of the ranks.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <cstddef>
 #include <vector>
 

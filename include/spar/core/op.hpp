@@ -6,6 +6,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/host_device.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/row.hpp>
 
 #include <concepts>
@@ -121,7 +122,7 @@ struct minimum {
     if constexpr (is_row<T>)
       return detail::of_rows(a, b, minimum{});
     else
-      return a < b || a != a ? a : b;
+      return detail::is_less(a, b) || detail::is_nan(a) ? a : b;
   }
   template <class T>
   static constexpr T neutral() {
@@ -137,7 +138,7 @@ struct maximum {
     if constexpr (is_row<T>)
       return detail::of_rows(a, b, maximum{});
     else
-      return a > b || a != a ? a : b;
+      return detail::is_less(b, a) || detail::is_nan(a) ? a : b;
   }
   template <class T>
   static constexpr T neutral() {

@@ -2,6 +2,8 @@
 // The statistics of collective calls on one rank.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <cstdint>
 
 namespace spar {

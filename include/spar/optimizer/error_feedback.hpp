@@ -9,6 +9,7 @@
 #include <spar/collective/selected_sum.hpp>
 #include <spar/core/lasting.hpp>
 #include <spar/core/memory/space.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/runtime/arguments.hpp>
@@ -354,8 +355,10 @@ class error_feedback {
 
   static void check_numbers(std::span<const T> x) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (x[i] != x[i])
-        raise<invalid_argument>({"the value at index ", i, " is NaN, which the option reject_nan forbids"});
+      for (const auto value : components(x.subspan(i, 1))) {
+        if (detail::is_nan(value))
+          raise<invalid_argument>({"the value at index ", i, " is NaN, which the option reject_nan forbids"});
+      }
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/row.hpp>
@@ -99,7 +100,10 @@ void add_difference(T& residual, const T& exact, const T& decoded) {
       requires(const W& x) { x - x == x + x; },
       "the rounding errors of a storage that is not exact need the operators +, - and == of the values");
   const W lost = static_cast<W>(exact) - static_cast<W>(decoded);
-  if (lost - lost == W{}) residual = static_cast<T>(static_cast<W>(residual) + lost);
+  const bool finite = sizeof(W) > 8 && is_floating<T> // a long double, which has a wider range than T
+                          ? spar::detail::is_finite(exact) && spar::detail::is_finite(decoded)
+                          : spar::detail::is_finite(lost);
+  if (finite) residual = static_cast<T>(static_cast<W>(residual) + lost);
 }
 
 } // namespace detail

@@ -5,6 +5,7 @@
 
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/merge.hpp>
 #include <spar/storage/kernel/merge_many.hpp>
@@ -105,7 +106,7 @@ sparse_stream<T, Index> to_sparse(const stream_view<T, Index>& v, Op op, pool& m
   v.for_each([&](Index i, T x) {
     index[kept] = i;
     value[kept] = x;
-    kept += x != neutral ? 1U : 0U;
+    kept += detail::differs(x, neutral) ? 1U : 0U;
   });
   out.shrink(kept);
   return out;

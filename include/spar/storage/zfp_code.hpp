@@ -6,6 +6,7 @@
 #include <spar/core/check_number.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/util/parallel.hpp>
 #include <spar/storage/codec.hpp>
 
@@ -110,18 +111,21 @@ struct zfp {
   /// `unsupported::exact`.
   template <element T>
   [[nodiscard]] bool carries(std::span<const T> values) const {
-    // Both comparisons are false for NaN, so `others` also counts NaN.
     constexpr T most = std::numeric_limits<T>::max() / 8;
+    const auto is_other = [](T x) {
+      return !(spar::detail::is_at_most(x, most) && spar::detail::is_at_most(-most, x));
+    };
     std::size_t others = 0;
-    for (const T x : values) others += static_cast<std::size_t>(!(x <= most && x >= -most));
+    for (const T x : values) others += static_cast<std::size_t>(is_other(x));
     if (others == 0) return true;
     if (non_finite == unsupported::exact) return false;
-    const auto bad = std::find_if(values.begin(), values.end(), [&](T x) { return !(x <= most && x >= -most); });
+    const auto bad = std::find_if(values.begin(), values.end(), is_other);
     raise<invalid_argument>(
         {"zfp cannot encode ",
-         bad[0] != bad[0] ? "NaN" : "infinite values and magnitudes above an eighth of the largest finite number", ": ",
-         others, " of ", values.size(), " values in a piece are unsupported, the first at index ", bad - values.begin(),
-         " of the piece; to send such pieces uncompressed, set non_finite = unsupported::exact"});
+         spar::detail::is_nan(bad[0]) ? "NaN"
+                                      : "infinite values and magnitudes above an eighth of the largest finite number",
+         ": ", others, " of ", values.size(), " values in a piece are unsupported, the first at index ",
+         bad - values.begin(), " of the piece; to send such pieces uncompressed, set non_finite = unsupported::exact"});
   }
   template <element T>
   void encode(std::span<const T> values, std::span<std::byte> out, block_position) const {

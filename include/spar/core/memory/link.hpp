@@ -2,6 +2,8 @@
 // A link of a ring, that is, of a doubly linked circular list that has no owner and allocates nothing.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <utility>
 
 namespace spar::detail {

@@ -3,6 +3,8 @@
 // record can be in only one queue at a time.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <utility>
 
 namespace spar::detail {

@@ -2,6 +2,8 @@
 // An allocator that recycles records, which never move.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <cstddef>
 #include <new>
 #include <utility>

@@ -2,6 +2,8 @@
 // Memory spaces: types that state whether a buffer is in host memory or in device memory.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <concepts>
 #include <type_traits>
 

@@ -4,6 +4,8 @@
 // small algorithms that the standard library lacks or has only in <algorithm>.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #if __has_include(<bits/stl_algobase.h>)
 #include <bits/stl_algobase.h>
 #include <bits/stl_heap.h>

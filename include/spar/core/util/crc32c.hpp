@@ -2,6 +2,8 @@
 // CRC-32C (Castagnoli), the checksum of messages. Computed by the processor's CRC instruction (SSE 4.2) if available.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -2,6 +2,8 @@
 // The 64-bit hash FNV-1a (Fowler, Noll and Vo), by which spar compares names.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <cstdint>
 #include <string_view>
 

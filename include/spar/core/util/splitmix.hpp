@@ -2,6 +2,8 @@
 // The random number generator splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as a pure function of the state.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <cstdint>
 
 namespace spar::detail {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <spar/core/element.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
   spar::detail::for_rows(count, [&](std::uint64_t e) {
     const double lost = static_cast<double>(exact[e]) - static_cast<double>(decoded[e]);
     float& value = dense[indices == nullptr ? e : indices[e]];
-    if (lost - lost == 0) value = static_cast<float>(static_cast<double>(value) + lost);
+    if (spar::detail::is_finite(lost)) value = static_cast<float>(static_cast<double>(value) + lost);
   });
 }
 

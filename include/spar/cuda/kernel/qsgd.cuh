@@ -4,6 +4,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/fours.cuh>
 #include <spar/cuda/kernel/language.cuh>
@@ -72,10 +73,10 @@ struct device_qsgd {
   __device__ static unsigned code_of_entry(Real value, Real magnify, Real factor, std::uint32_t random) {
     // Selects at the end, because branches cost more.
     const Real limit = value > 0 ? codec::levels << 16 : -(codec::levels << 16);
-    const Real scaled = codec::is_finite(value) ? value * magnify * factor : limit;
+    const Real scaled = spar::detail::is_finite(value) ? value * magnify * factor : limit;
     int level = (__float2int_rn(static_cast<float>(scaled)) + static_cast<int>(random)) >> 16;
     level = level < -codec::levels ? -codec::levels : level > codec::levels ? codec::levels : level;
-    return value != value ? codec::nan_code : static_cast<unsigned>(level) & ((1U << Bits) - 1);
+    return spar::detail::is_nan(value) ? codec::nan_code : static_cast<unsigned>(level) & ((1U << Bits) - 1);
   }
 };
 
@@ -121,14 +122,13 @@ __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
   using real = typename codec::template real<T>;
   using bits = magnitude<T>;
   using rows = qsgd_rows<T>;
-  constexpr real infinity = codec::template infinity<real>;
   const auto bucket = device::template bucket_of_warp<T>(n, size, buckets);
   x += bucket.first;
   out += bucket.offset;
   position += bucket.first;
 
   // The scale is the largest magnitude that is not NaN.
-  const bits infinite = magnitude_of(static_cast<T>(infinity));
+  const bits infinite = magnitude_of(static_cast<T>(codec::template infinity<real>));
   bits top = 0;
   spar::detail::four<T> row[rows::rows];
   const auto load = [&](std::uint64_t begin) {
@@ -153,8 +153,9 @@ __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
 
   const auto scale = static_cast<real>(__builtin_bit_cast(T, top));
   const real small = codec::template small<real>;
-  const real magnify = scale == infinity ? 0 : scale < small ? 1 / small : 1;
-  const real factor = codec::factor_of(scale > 0 && scale < infinity ? scale * magnify : real(1));
+  const bool finite = spar::detail::is_finite(scale);
+  const real magnify = !finite ? 0 : scale < small ? 1 / small : 1;
+  const real factor = codec::factor_of(scale > 0 && finite ? scale * magnify : real(1));
   const auto shift = static_cast<unsigned>(position % 4 * 16); // rows consist of whole fours
   for (std::uint64_t begin = 0; begin < bucket.count; begin += rows::entries) {
     if (bucket.count > rows::entries) load(begin); // else the entries are still there

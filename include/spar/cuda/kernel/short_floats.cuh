@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/core/element.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/rows.cuh>
 #include <spar/storage/kernel/short_floats.hpp>
@@ -19,7 +20,7 @@ struct becomes_infinite {
   template <class T>
   __device__ bool operator()(T value) const {
     const T magnitude = value < 0 ? -value : value;
-    return value - value == 0 && !(static_cast<float>(magnitude) < Code::limit);
+    return spar::detail::is_finite(value) && !(static_cast<float>(magnitude) < Code::limit);
   }
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <spar/core/element.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/marked.cuh>
@@ -231,7 +232,7 @@ __global__ void __launch_bounds__(marking_tile::threads)
   auto& marked = shared.marked[spar::detail::warp_of_thread()];
   const marking_part part(from.count, number, rows);
   const T* const values = from.values;
-  const std::uint32_t found = marked.find(part, values, [&](T value) { return value != neutral; });
+  const std::uint32_t found = marked.find(part, values, [&](T value) { return spar::detail::differs(value, neutral); });
   std::uint32_t total = 0;
   std::uint64_t to = shared.sums.exclusive_of_warps(found, total);
   to += all.outputs_before(number, total, shared.state);

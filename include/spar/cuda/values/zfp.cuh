@@ -2,6 +2,7 @@
 // The storage zfp on a device, with the bits of libzfp, which only the host needs.
 #pragma once
 
+#include <spar/core/non_finite.hpp>
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/values/codecs.cuh>
 #include <spar/storage/zfp_code.hpp>
@@ -30,7 +31,7 @@ struct device_codec<storage::zfp> {
   struct refuses {
     template <class T>
     __device__ bool operator()(T value) const {
-      return !(value <= most<T> && value >= -most<T>); // also NaN
+      return !(is_at_most(value, most<T>) && is_at_most(-most<T>, value)); // also NaN
     }
   };
   static void refuse(const storage::zfp& by, std::size_t values) {

@@ -2,6 +2,8 @@
 // The base class of awaiters that extend an operation of a transport.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <coroutine>
 #include <utility>
 

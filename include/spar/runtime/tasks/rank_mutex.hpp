@@ -2,6 +2,8 @@
 // The mutex that an application's thread and the progress thread of a rank share.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <atomic>
 #include <mutex>
 

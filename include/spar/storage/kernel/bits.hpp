@@ -2,6 +2,8 @@
 // Branch-free building blocks of the kernels: choosing one of two values, and converting bitmaps to positions.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>

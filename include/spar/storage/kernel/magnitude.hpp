@@ -4,6 +4,7 @@
 
 #include <spar/core/coo_span.hpp>
 #include <spar/core/host_device.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/row.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/bits.hpp>
@@ -49,10 +50,10 @@ template <class T, std::size_t W>
   for (const T value : x.values) {
     const auto wide = static_cast<double>(value);
     sum += wide * wide;
-    zero = zero && value == T{};
+    zero = zero && magnitude_of(value) == 0;
   }
   if (zero) return 0;
-  if (sum != sum) return static_cast<std::uint64_t>(-1) >> 1;
+  if (spar::detail::is_nan(sum)) return static_cast<std::uint64_t>(-1) >> 1;
   return std::max<std::uint64_t>(magnitude_of(sum), 1);
 }
 

@@ -5,6 +5,7 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/host_device.hpp>
+#include <spar/core/non_finite.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/splitmix.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
@@ -177,11 +178,6 @@ struct qsgd_codec {
     return count / per_byte + static_cast<std::size_t>(count % per_byte != 0);
   }
 
-  template <class Real>
-  SPAR_HOST_DEVICE static constexpr bool is_finite(Real x) {
-    return x - x == 0;
-  }
-
   /// The entries of a bucket whose scale is below `small` are magnified. Otherwise, s / scale might overflow, or the
   /// scale might be denormal and have lost bits.
   template <class Real>
@@ -238,10 +234,11 @@ struct qsgd_codec {
       std::memset(out, 0, packed(count));
       return;
     }
-    const bool usual = !has_nan && scale < infinity<real_type> && scale >= small<real_type>;
+    const bool finite = spar::detail::is_finite(scale);
+    const bool usual = !has_nan && finite && scale >= small<real_type>;
     // Magnifies the entries of a bucket with a scale below `small`. If the scale is infinite, finite entries become 0.
-    const real_type magnify = scale == infinity<real_type> ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
-    const real_type factor = factor_of(scale > 0 && scale < infinity<real_type> ? scale * magnify : real_type(1));
+    const real_type magnify = !finite ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
+    const real_type factor = factor_of(scale > 0 && finite ? scale * magnify : real_type(1));
     std::array<float, block> scaled;
     std::array<std::uint8_t, block> codes;
     std::array<std::uint16_t, block + 4> bits;
@@ -256,7 +253,7 @@ struct qsgd_codec {
         scaled = {};
         for (std::size_t b = 0; b < length; ++b) {
           const auto value = static_cast<real_type>(x[e + b]);
-          if (is_finite(value)) scaled[b] = static_cast<float>(value * magnify * factor);
+          if (spar::detail::is_finite(value)) scaled[b] = static_cast<float>(value * magnify * factor);
         }
       }
       detail::round_levels<levels>(scaled.data(), bits.data() + (position + e) % 4, codes.data());
@@ -294,9 +291,9 @@ struct qsgd_codec {
   static void put_special(const T* x, std::size_t count, std::uint8_t* codes) {
     for (std::size_t e = 0; e < count; ++e) {
       const auto value = static_cast<real<T>>(x[e]);
-      if (value != value)
+      if (spar::detail::is_nan(value))
         codes[e] = static_cast<std::uint8_t>(nan_code);
-      else if (!is_finite(value))
+      else if (!spar::detail::is_finite(value))
         codes[e] = static_cast<std::uint8_t>(value > 0 ? levels : -levels);
     }
   }
@@ -351,7 +348,7 @@ struct qsgd_codec {
     const auto scale = static_cast<real_type>(stored);
     std::size_t e = 0;
     if constexpr (Bits == 8) { // no table of 256 values per bucket: it would cost more than it saves
-      const bool finite = is_finite(scale);
+      const bool finite = spar::detail::is_finite(scale);
       for (; finite && e < count; ++e)
         out[e] = static_cast<T>(scale * fractions<real_type>[static_cast<std::size_t>(in[e])]);
       for (; e < count; ++e) out[e] = static_cast<T>(value_of(static_cast<unsigned>(in[e]), scale));

@@ -5,6 +5,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/host_device.hpp>
+#include <spar/core/non_finite.hpp>
 
 #include <array>
 #include <bit>
@@ -131,7 +132,7 @@ template <element T>
   const auto look = [&](std::size_t lane, T entry) {
     const auto value = static_cast<real>(entry);
     const real magnitude = value < 0 ? -value : value;
-    const real finite = magnitude <= std::numeric_limits<real>::max() ? magnitude : real(0);
+    const real finite = spar::detail::is_at_most(magnitude, std::numeric_limits<real>::max()) ? magnitude : real(0);
     top[lane] = finite > top[lane] ? finite : top[lane];
   };
   for (; e + detail::short_block <= n; e += detail::short_block)
