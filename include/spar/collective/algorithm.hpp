@@ -110,7 +110,7 @@ auto view_of_values(Values& values) {
   if constexpr (strided_values<Values>)
     return values;
   else
-    return std::span(values);
+    return std::span<typename decltype(std::span(values))::element_type>(values); // also of an array: of any length
 }
 /// Returns `algorithm` for calls with `values`: as it is for a span, or so that it packs a `strided`.
 template <class Values, class Algorithm>

@@ -2,6 +2,8 @@
 // Copies between contiguous values and values with gaps between them.
 #pragma once
 
+#include <spar/core/compiler.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
