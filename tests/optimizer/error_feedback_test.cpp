@@ -307,6 +307,37 @@ TEST(error_feedback, thresholds_and_boundaries_stay_when_options_change) {
   });
 }
 
+/// If only an option or the state of one rank differs, the first message that shows it belongs to another phase of the
+/// call, with other elements; the error names the option or the state.
+TEST(error_feedback, ranks_with_another_option_or_state_of_ok_topk_get_an_error_that_names_it) {
+  for (const bool of_state : {false, true}) {
+    std::string text;
+    spar::thread_group group{3};
+    try {
+      group.run([&](spar::threads& net) {
+        spar::ok_topk<float> reduce({.select = {.k = 30}, .by = {.tau = 64}});
+        const auto initial = reduce.save();
+        std::vector<float> x(300);
+        for (int call = 0; call < 3; ++call) {
+          if (call == 1 && net.rank() == 0) {
+            if (of_state)
+              reduce.load(initial);
+            else
+              reduce.set_algorithm({.select = {.k = 30}, .by = {.tau = 1}});
+          }
+          for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] = static_cast<float>((i * 37 + static_cast<std::size_t>(call + net.rank())) % 97);
+          reduce(net, std::span<float>(x));
+        }
+      });
+    } catch (const spar::error& e) {
+      text = e.what();
+    }
+    EXPECT_NE(text.find("ranks disagree on the algorithm's options: rank "), std::string::npos) << text;
+    EXPECT_NE(text.find(of_state ? "with state=" : "with by.tau="), std::string::npos) << text;
+  }
+}
+
 TEST(error_feedback, ranks_that_set_different_options_end_in_mismatch) {
   spar::thread_group group{3};
   EXPECT_THROW(group.run([](spar::threads& net) {
