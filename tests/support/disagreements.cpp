@@ -3,6 +3,7 @@
 
 #include <spar/spar.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -83,6 +84,25 @@ spar::task<void> reduce_operation(net_t& net, bool odd, rank_t, rank_t common) {
     co_await spar::start_reduce(net, x, common, binomial, maximum);
   else
     co_await spar::start_reduce(net, x, common);
+}
+/// An operation with an option.
+struct capped_sum {
+  static constexpr std::string_view name = "capped_sum";
+  double cap = 0;
+  template <class F>
+  void options(F&& f) const {
+    f("cap", cap);
+  }
+  float operator()(float a, float b) const { return std::min(a + b, static_cast<float>(cap)); }
+  template <class T>
+  static T neutral() {
+    return 0;
+  }
+};
+spar::task<void> reduce_option_of_operation(net_t& net, bool odd, rank_t, rank_t common) {
+  auto x = values<float>();
+  const capped_sum op{.cap = odd ? 2.0 : 3.0};
+  co_await spar::start_reduce(net, x, common, binomial, op);
 }
 spar::task<void> reduce_index_type(net_t& net, bool odd, rank_t, rank_t common) {
   const auto x = stream<float>();
@@ -187,6 +207,7 @@ constexpr disagreement all[] = {
     {"broadcast, length", "the dimension n", &broadcast_length, false},
     {"broadcast, type", "the element type", &broadcast_type, false},
     {"reduce, operation", "the operation", &reduce_operation, false},
+    {"reduce, option of the operation", "operations", &reduce_option_of_operation, false},
     {"reduce, type of indices", "the index type", &reduce_index_type, false},
     {"allreduce, length", "the dimension n", &allreduce_length, false},
     {"allreduce, type", "the element type", &allreduce_type, false},

@@ -37,6 +37,15 @@ constexpr std::uint64_t call_digest(std::uint64_t name, std::uint64_t option, st
   return splitmix(splitmix(form + dimension) ^ splitmix(name ^ splitmix(option)));
 }
 
+/// The number by which ranks compare the options of the operation `op`; 0 if `op` has no options.
+template <class Op>
+constexpr std::uint64_t options_of(const Op& op) {
+  if constexpr (policy<Op>)
+    return digest_of(op);
+  else
+    return 0;
+}
+
 } // namespace detail
 
 /// The signature of a call of `algorithm` with the operation Op on vectors of `dimension` values of type T. Index is
@@ -196,7 +205,7 @@ struct call_view {
   }
   raise<mismatch>({"ranks disagree on the algorithm", where, ": both run ", own.algorithm.c_str(), ", but rank ",
                    theirs.rank, " has the digest ", theirs.agreed.digest, " and rank ", own.rank, " has the digest ",
-                   own.agreed.digest, "; their options, plans or states differ"});
+                   own.agreed.digest, "; the options of their algorithms or operations, their plans or states differ"});
 }
 
 } // namespace detail

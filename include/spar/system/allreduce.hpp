@@ -61,7 +61,7 @@ struct allreduce_forms {
         "rounds takes floating-point values only");
     if constexpr (!values_on_device<Net>) validate(mine); // `on_device` has validated streams in device memory
     algorithm.template validate<T>(mine.dimension(), net.size(), op);
-    const signature agreed = signature_of<T, Index, Op>(mine.dimension(), algorithm);
+    const signature agreed = signature_of<T, Index, Op>(mine.dimension(), algorithm, options_of(op));
     return begin(net, agreed, with_finalize<Op, T>(std::move(algorithm)), mine, op);
   }
   template <class Mode, transport Net, element T, index_type Index, class... Rest>
@@ -86,7 +86,7 @@ struct allreduce_forms {
                     "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, a storage that rounds takes "
                     "floating-point values only, and what keeps the largest values takes numbers only");
       validate_values<Net, T>(algorithm, x.size(), net.size(), op);
-      const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm);
+      const signature agreed = signature_of<T, no_indices, Op>(x.size(), algorithm, options_of(op));
       return begin(net, agreed, for_values(x, with_finalize<Op, T>(std::move(algorithm))), x, op);
     }
   }

@@ -134,13 +134,15 @@ with_argument(Algorithm, Argument) -> with_argument<Algorithm, Argument>;
 /// takes after the values.
 template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
 auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Rest... rest) {
+  [[maybe_unused]] const std::uint64_t option =
+      (std::uint64_t{0} + ... + options_of(rest)); // of the operation, if there is one
   if constexpr (dense_values<Values>) {
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
     if constexpr (expect_element<T>()) {
       check_protocol<Algorithm, T, Op>();
       algorithm.template validate<T>(x.size(), net.size(), Op{});
-      return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm),
+      return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm, option),
                    for_values(x, with_finalize<Op, T>(std::move(algorithm))), x, rest...);
     }
   } else if constexpr (requires { values.view(); }) {
@@ -152,7 +154,7 @@ auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Res
     validate(values);
     algorithm.template validate<T>(values.dimension(), net.size(), Op{});
     const stream_view<T, Index> mine = values;
-    return begin(net, signature_of<T, Index, Op>(mine.dimension(), algorithm),
+    return begin(net, signature_of<T, Index, Op>(mine.dimension(), algorithm, option),
                  with_finalize<Op, T>(std::move(algorithm)), mine, rest...);
   }
 }

@@ -116,7 +116,7 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
     algorithm.template validate<value>(n, net.size(), op);
   return detail::or_abort(net, [&] {
     const detail::partial_terms<Algorithm, Participation> terms{&algorithm, &who, options.tau};
-    const signature agreed = signature_of<value, index, Op>(n, terms);
+    const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));
     return partial<port_type, typename backlog::type, Participation, Algorithm, Op>(
         net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(algorithm), op, options);
   });
