@@ -42,7 +42,7 @@ class staged {
       std::forward<F>(f)(std::span<T>());
       return;
     }
-    device_.check(*net_, "spar::staged", x);
+    device_.check_span(*net_, "spar::staged", x);
     const std::size_t bytes = static_cast<std::size_t>(x.size) * sizeof(T);
     detail::pinned_memory::lease host =
         detail::or_abort(*net_, [&] { return pinned_.take(bytes, [&] { detail::end_transfers(*net_); }); });

@@ -67,7 +67,7 @@ class device_feedback {
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
     check_operation<Op>();
-    device_.check(net, owner, x);
+    device_.check_span(net, owner, x);
     detail::check_arguments(detail::port_of(net));
     check_length(x.size);
     algorithm_.template validate_parts<T>(x.size, net.size());

@@ -166,7 +166,7 @@ class on_device {
         "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
         "tree_of_topk, balanced_owners or quantile_owners; spar::staged runs any other");
     port_.refuse_progress_thread();
-    port_.device().check(port_, port_type::owner, x);
+    port_.device().check_span(port_, port_type::owner, x);
     return {port_, x.stream};
   }
   /// Begins a call on the stream `mine`, whose entries are in device memory, after the work in the CUDA stream `user`.

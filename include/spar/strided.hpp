@@ -112,7 +112,7 @@ class strided {
                                " strides; expected as many strides as extents"});
     }
     for (std::size_t d = 0; d < extents.size(); ++d) add(extents.begin()[d].value, strides.begin()[d].value);
-    check();
+    check_extents();
   }
   /// The values of the multidimensional `view`. Throws `invalid_argument` as above.
   template <strided_view View>
@@ -120,7 +120,7 @@ class strided {
   strided(const View& view) : base_(view.data_handle()) {
     for (std::size_t d = 0; d < view.rank(); ++d)
       add(detail::any_integer(view.extent(d)).value, detail::any_integer(view.stride(d)).value);
-    check();
+    check_extents();
   }
 
   /// The first value.
@@ -174,7 +174,7 @@ class strided {
   }
 
   /// Counts the values, checks that they have different addresses, and joins dimensions to long rows.
-  void check() {
+  void check_extents() {
     size_ = 1;
     for (std::size_t d = 0; d < rank(); ++d)
       if (extent(d) == 0) size_ = 0;

@@ -30,7 +30,7 @@ void join_any(fuzz::input& in) {
     fuzz::arrive(message, in, agreed);
     try {
       const auto ends = message.piece<std::uint64_t>(0);
-      have.check(message, ends, parts);
+      have.check_ends(message, ends, parts);
       spar::check_parts(message.piece<Index>(1), ends, [n](std::size_t) { return spar::index_range{0, n}; });
       const std::size_t first =
           have.size() + parts == ranks ? ranks - 1 : 0; // the last round begins with the last part

@@ -109,7 +109,7 @@ TEST(streams_on_the_wire, are_joined_or_refused) {
     const auto mine = spar::sparse_view(n, own_index, own_value);
     const spar::gathered<float, index> have(mine, 3, spar::host_place(memory));
     const auto ends = in.piece<std::uint64_t>(0);
-    have.check(in, ends, 2);
+    have.check_ends(in, ends, 2);
     spar::check_parts(in.piece<index>(1), ends, [](std::size_t) { return spar::index_range{0, n}; });
     const auto all = have.joined(in, ends, spar::host_place(memory));
     EXPECT_EQ(all.size(), 3U);

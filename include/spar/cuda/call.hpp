@@ -89,7 +89,7 @@ class home_device {
   }
   /// Makes the other checks for a call of the object `owner` on `x`.
   template <communicates Net, element T>
-  void check(Net& net, const char* owner, const device_span<T>& x) const {
+  void check_span(Net& net, const char* owner, const device_span<T>& x) const {
     check_current(net, owner);
     check_stream(net, x.stream);
     check_memory(net, x.data, x.size, "values of a spar::device_span");

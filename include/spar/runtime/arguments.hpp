@@ -16,33 +16,33 @@ using host_memory_check = void (*)(const void* data, std::uint64_t count, const 
 /// that does sets it (see `home_device`), because only the CUDA runtime can tell where a pointer points.
 inline constinit host_memory_check check_of_host_memory = nullptr; // read and written by atomic operations
 
-/// Applies `check` to `x` if `x` is a span, a container or a stream: the span or stream with the next `number` among
+/// Applies `refuse` to `x` if `x` is a span, a container or a stream: the span or stream with the next `number` among
 /// the arguments of a call.
 template <class X>
-[[gnu::cold, gnu::noinline]] void check_argument(host_memory_check check, [[maybe_unused]] int& number, const X& x) {
+[[gnu::cold, gnu::noinline]] void check_argument(host_memory_check refuse, [[maybe_unused]] int& number, const X& x) {
   if constexpr (requires {
                   x.data();
                   x.size();
                 }) {
-    check(x.data(), x.size(), "values of span ", ++number);
+    refuse(x.data(), x.size(), "values of span ", ++number);
   } else if constexpr (requires { x.data_handle(); }) {
-    check(x.data_handle(), x.size(), "values of span ", ++number);
+    refuse(x.data_handle(), x.size(), "values of span ", ++number);
   } else if constexpr (requires {
                          x.indices();
                          x.values();
                        }) {
-    check(x.indices().data(), x.indices().size(), "indices of stream ", ++number);
-    check(x.values().data(), x.values().size(), "values of stream ", number);
+    refuse(x.indices().data(), x.indices().size(), "indices of stream ", ++number);
+    refuse(x.values().data(), x.values().size(), "values of stream ", number);
   }
 }
 
 /// Throws `invalid_argument` if one of the arguments `args`, which belong in host memory, is elsewhere.
 template <class... Args>
 void check_host_memory(const Args&... args) {
-  const host_memory_check check = __atomic_load_n(&check_of_host_memory, __ATOMIC_RELAXED);
-  if (check == nullptr) return;
+  const host_memory_check refuse = __atomic_load_n(&check_of_host_memory, __ATOMIC_RELAXED);
+  if (refuse == nullptr) return;
   [[maybe_unused]] int number = 0; // not used by a call without arguments in memory
-  (check_argument(check, number, args), ...);
+  (check_argument(refuse, number, args), ...);
 }
 
 /// Throws `invalid_argument` if one of the arguments `args` of a call on values in host memory is elsewhere, or if the

@@ -172,7 +172,7 @@ class channel {
     [[gnu::noinline]] void await_resume() const {
       checked_receive::forwarding_awaiter::await_resume();
       try {
-        channel_.check(*in_, peer_);
+        channel_.check_header(*in_, peer_);
       } catch (...) {
         abort_and_rethrow(*channel_.net_);
       }
@@ -200,7 +200,7 @@ class channel {
     spar::ensure(lane_ < max_lanes, "an algorithm uses a lane that is not in [0, 8)");
   }
 
-  void check(message_buffer& in, rank_t peer) const {
+  void check_header(message_buffer& in, rank_t peer) const {
     header& h = in.arrived();
     const bool checksums = call_->messages.size() > 0;
     if (checksums) {

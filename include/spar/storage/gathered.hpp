@@ -133,7 +133,7 @@ class gathered {
 
   /// Throws `corrupt_message` unless the received message `in` has `parts` parts, which end at the entries `ends`, a
   /// copy of the message's first piece on the host. Does not check the indices (see `check_parts`).
-  static void check(const message_buffer& in, std::span<const std::uint64_t> ends, std::size_t parts) {
+  static void check_ends(const message_buffer& in, std::span<const std::uint64_t> ends, std::size_t parts) {
     const auto indices = in.piece<Index>(1);
     const auto values = in.piece<T>(2);
     const std::uint64_t total = in.head().count;

@@ -335,7 +335,7 @@ class sparse_stream {
   }
 
  private:
-  template <element U, index_type I, memory_space Other>
+  template <element U, index_type OtherIndex, memory_space Other>
   friend class sparse_stream;
 
   void swap(sparse_stream& other) noexcept {

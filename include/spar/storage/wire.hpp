@@ -52,10 +52,10 @@ void check_parts(std::span<const Index> indices, std::span<const std::uint64_t> 
 }
 
 /// Returns a view of the stream in a received message, without copying. Throws `corrupt_message` if the message is
-/// malformed, if `check(indices, range)` throws it because the indices are not strictly ascending or not inside
+/// malformed, if `check_with(indices, range)` throws it because the indices are not strictly ascending or not inside
 /// `range`, or if a dense stream does not have exactly `range.size()` values.
 template <element T, index_type Index, class Check>
-stream_view<T, Index> decode(const message_buffer& in, index_range range, const Check& check) {
+stream_view<T, Index> decode(const message_buffer& in, index_range range, const Check& check_with) {
   const header& h = in.head();
   if (h.format == wire_format::dense) {
     const auto values = in.piece<T>(0);
@@ -75,11 +75,11 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range, const 
     raise<corrupt_message>({"a received sparse stream has ", indices.size(), " indices and ", values.size(),
                             " values; expected ", h.count, " of each, the number of entries in its header"});
   }
-  check(indices, range);
+  check_with(indices, range);
   return stream_view<T, Index>::sparse(h.dimension, indices, values);
 }
-/// Returns `decode(in, range, check)`, where `check` is `check_indices`. Throws `corrupt_message` if the message `in`
-/// is malformed, or if its indices are not strictly ascending or not inside `range`.
+/// Returns `decode(in, range, check_with)`, where `check_with` is `check_indices`. Throws `corrupt_message` if the
+/// message `in` is malformed, or if its indices are not strictly ascending or not inside `range`.
 template <element T, index_type Index>
 stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   return decode<T, Index>(in, range, check_indices<Index>);

@@ -104,7 +104,7 @@ struct zfp {
   template <element T>
     requires std::floating_point<T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
-    check();
+    check_options();
     return detail::zfp_bytes(rate, count);
   }
   /// Whether zfp can encode these `values`. If not, throws `invalid_argument` unless `non_finite` is
@@ -163,7 +163,7 @@ struct zfp {
   }
 
  private:
-  void check() const {
+  void check_options() const {
     spar::detail::check_number({"the zfp rate"}, rate, {4, 32, "a rate in [4, 32] bits per value"});
     check_threads(threads);
   }

@@ -84,7 +84,7 @@ class flex_plan {
   }
 
   /// Throws `invalid_argument` unless this plan is for `n` values and `ranks` ranks.
-  void check(std::uint64_t n, rank_t ranks) const {
+  void check_shape(std::uint64_t n, rank_t ranks) const {
     if (ranks != ranks_)
       raise<invalid_argument>({"a plan is for ", ranks_, " ranks, but the number of ranks is ", ranks});
     if (n != n_) raise<invalid_argument>({"a plan is for ", n_, " values, but the dimension is ", n});

@@ -133,7 +133,7 @@ struct bruck_allgather : algorithm_defaults {
       co_await net.receive(source, in);
       buffer<std::uint64_t> list;
       const std::span<const std::uint64_t> ends = co_await local::read_list(net, in.piece<std::uint64_t>(0), list);
-      have.check(in, ends, count);
+      have.check_ends(in, ends, count);
       if constexpr (!values_on_device<Net>)
         check_parts(in.piece<Index>(1), ends,
                     [&](std::size_t part) { return range_of((source + static_cast<rank_t>(part)) % p); });

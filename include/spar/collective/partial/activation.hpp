@@ -116,7 +116,7 @@ class activation {
                               " bytes with valid fields"});
     subscriber_ = note.control_subscriber;
     if (made) {
-      check(note, source, std::string(text.substr(sizeof(note))));
+      check_note(note, source, std::string(text.substr(sizeof(note))));
     } else if (note.what == round_note::kind::called) {
       if constexpr (counted<Participation>) count(note.round);
     } else {
@@ -129,7 +129,7 @@ class activation {
     return static_cast<int>(std::bit_width(static_cast<std::uint32_t>(net_->size() - 1)));
   }
 
-  void check(const round_note& theirs, rank_t peer, const std::string& description) const {
+  void check_note(const round_note& theirs, rank_t peer, const std::string& description) const {
     if (theirs.round != n_) {
       raise<mismatch>({"ranks disagree on the dimension n of a partial allreduce: rank ", peer, " has ", theirs.round,
                        ", rank ", net_->rank(), " has ", n_});

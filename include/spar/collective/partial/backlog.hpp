@@ -35,7 +35,7 @@ class value_backlog {
   value_backlog(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(argument x) noexcept { return x.size(); }
-  static void check(argument) noexcept {}
+  static void check_input(argument) noexcept {}
   [[nodiscard]] bool empty() const noexcept { return !any_; }
 
   void add(argument x) {
@@ -104,7 +104,7 @@ class stream_backlog {
   stream_backlog(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(const argument& x) noexcept { return x.dimension(); }
-  static void check(const argument& x) { validate(x); }
+  static void check_input(const argument& x) { validate(x); }
   [[nodiscard]] bool empty() const noexcept { return !any_; }
 
   void add(const argument& x) {

@@ -181,7 +181,7 @@ class partial {
 
   // Functions that start and run the calls of the application.
 
-  void check(const argument& x) const {
+  void check_call(const argument& x) const {
     if (drained_)
       raise<invalid_argument>(
           {"a partial allreduce has been drained after ", calls_, " calls, so no further call is allowed"});
@@ -193,14 +193,14 @@ class partial {
       raise<invalid_argument>(
           {"a partial allreduce was called with dimension ", Held::dimension(x), "; expected ", n_});
     }
-    Held::check(x);
+    Held::check_input(x);
     if constexpr (requires { algorithm_.check_values(x); }) algorithm_.check_values(x);
     algorithm_.template validate<typename Held::value_type>(n_, net_->size(), op_);
   }
 
   auto begin(const argument& x, bool last) {
     const detail::rank_lock lock(node().shared());
-    check(x);
+    check_call(x);
     try {
       call_record& record = node().calls().acquire();
       pending<Net, result> handle(*net_, record, call(*net_, x, &record, last));

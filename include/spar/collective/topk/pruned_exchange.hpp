@@ -62,7 +62,8 @@ payload encode_slice(channel<Net> net, const Codec& codec, const stream_view<T, 
   if constexpr (is_floating<T>) {
     if (floor > 0) {
       auto large = sparse_stream<T, Index>::sparse(net.memory(), slice.dimension(), slice.count());
-      buffer<Index> small[2] = {{net.memory(), slice.count()}, {net.memory(), slice.count()}}; // positive, negative
+      buffer<Index> small_indices[2] = {{net.memory(), slice.count()},
+                                        {net.memory(), slice.count()}}; // positive, negative
       std::size_t larges = 0, smalls[2] = {0, 0};
       kernel::magnitude<T> least = floor;
       slice.for_each([&](Index i, T value) {
@@ -71,7 +72,7 @@ payload encode_slice(channel<Net> net, const Codec& codec, const stream_view<T, 
         large.values()[larges] = value;
         larges += static_cast<std::size_t>(m >= floor);
         for (const bool negative : {false, true}) {
-          small[negative].data()[smalls[negative]] = i;
+          small_indices[negative].data()[smalls[negative]] = i;
           smalls[negative] += static_cast<std::size_t>(m < floor && is_negative(value) == negative);
         }
         least = std::min(least, m);
@@ -81,7 +82,7 @@ payload encode_slice(channel<Net> net, const Codec& codec, const stream_view<T, 
           kernel::coded_indices_bound<Index>(smalls[0]) + kernel::coded_indices_bound<Index>(smalls[1]);
       out.begin(net, codec, large.view().entries(), block, room);
       for (const bool negative : {false, true})
-        out.add_set(net, std::as_const(small[negative]).span().first(smalls[negative]), block.begin);
+        out.add_set(net, std::as_const(small_indices[negative]).span().first(smalls[negative]), block.begin);
       out.add(least);
       return out.message();
     }
@@ -119,10 +120,10 @@ sparse_stream<T, Index> decode_slice(channel<Net> net, const Codec& codec, const
     const auto most = static_cast<kernel::magnitude<T>>(floor - 1);
     for (const bool negative : {false, true}) {
       if (floor == 0) break;
-      auto small = empty(read.read_number(block.size() - all.count()));
-      read.read_set(net, block, small.indices());
-      std::fill_n(small.values().data(), small.count(), with_magnitude<T>(most, negative));
-      all = united(all.view(), small.view(), net.memory());
+      auto small_entries = empty(read.read_number(block.size() - all.count()));
+      read.read_set(net, block, small_entries.indices());
+      std::fill_n(small_entries.values().data(), small_entries.count(), with_magnitude<T>(most, negative));
+      all = united(all.view(), small_entries.view(), net.memory());
     }
     const bool has_small = all.count() > read.entries();
     if (floor != 0) least = static_cast<kernel::magnitude<T>>(read.read_number(has_small ? most : floor));
@@ -214,11 +215,11 @@ std::size_t find_small(const exchanged_slices<T, Index>& known, const stream_vie
   std::size_t found = 0, e = 0, l = 0, smalls = 0;
   while (e < part.count() && l < listed.size()) {
     const Index here = part.indices()[e], there = listed[l];
-    const auto small = static_cast<std::size_t>(known.is_small(part.values()[e]));
+    const auto below = static_cast<std::size_t>(known.is_small(part.values()[e]));
     at[found] = static_cast<Index>(e);
     places[found] = static_cast<Index>(smalls);
-    found += small & static_cast<std::size_t>(here == there);
-    smalls += small & static_cast<std::size_t>(here <= there);
+    found += below & static_cast<std::size_t>(here == there);
+    smalls += below & static_cast<std::size_t>(here <= there);
     e += static_cast<std::size_t>(here <= there);
     l += static_cast<std::size_t>(there <= here);
   }
@@ -232,11 +233,11 @@ void answer_request(const exchanged_slices<T, Index>& known, const stream_view<T
                     std::span<const Index> places, kernel::detail::number_of<T>* magnitudes, std::uint8_t* is_known) {
   std::size_t next = 0, smalls = 0;
   for (std::size_t e = 0; e < slice.count() && next < places.size(); ++e) {
-    const bool small = known.is_small(slice.values()[e]), wanted = small && places[next] == smalls;
+    const bool below = known.is_small(slice.values()[e]), wanted = below && places[next] == smalls;
     magnitudes[next] = kernel::magnitude_of(slice.values()[e]);
-    is_known[e] = static_cast<std::uint8_t>(wanted || !small);
+    is_known[e] = static_cast<std::uint8_t>(wanted || !below);
     next += static_cast<std::size_t>(wanted);
-    smalls += static_cast<std::size_t>(small);
+    smalls += static_cast<std::size_t>(below);
   }
 }
 

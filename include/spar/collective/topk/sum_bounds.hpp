@@ -67,8 +67,8 @@ T with_magnitude(kernel::magnitude<T> m, bool negative) noexcept {
 /// The interval of a value of which only the sign is known, and that its magnitude is from `least` to `most`.
 template <element T>
 interval<T> interval_of(bool negative, kernel::magnitude<T> least, kernel::magnitude<T> most) noexcept {
-  const T near = with_magnitude<T>(least, negative), far = with_magnitude<T>(most, negative);
-  return {far < near ? far : near, far < near ? near : far}; // no branch on the sign
+  const T inner = with_magnitude<T>(least, negative), outer = with_magnitude<T>(most, negative);
+  return {outer < inner ? outer : inner, outer < inner ? inner : outer}; // no branch on the sign
 }
 
 /// The sum of `parts`, one for each rank, in the order in which split_phase sums slices. An addition of two values adds

@@ -122,7 +122,7 @@ class flex_encoded_copy {
 template <transport Net, element T, class Codec, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op, const Codec* codec,
                                residual_view<T> residual = {}) {
-  plan->check(x.size(), net.size());
+  plan->check_shape(x.size(), net.size());
   detail::flex_coded_sum<Net, T, Codec, Op> work(net, *plan, x, *codec, op, residual);
   co_await detail::flex_execute(net, plan, true, &work);
 }
@@ -135,7 +135,7 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
 template <transport Net, element T, class Codec>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec,
                           residual_view<T> residual = {}) {
-  plan->check(x.size(), net.size());
+  plan->check_shape(x.size(), net.size());
   const auto bytes_of = [&](std::uint64_t values) { return codec->template encoded_bytes<T>(values); };
   const detail::encoded_cells cells(*plan, net.memory(), bytes_of);
   buffer<std::byte> all(net.value_memory(), cells.bytes());

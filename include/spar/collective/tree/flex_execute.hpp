@@ -103,7 +103,9 @@ struct flex_ranges {
 
   /// Throws `invalid_argument` unless the plan is for `ranks` ranks and for n values or, if `bounds` is not empty, for
   /// bounds.size() - 1 cells.
-  void check(std::uint64_t n, rank_t ranks) const { plan->check(bounds.empty() ? n : bounds.size() - 1, ranks); }
+  void check_shape(std::uint64_t n, rank_t ranks) const {
+    plan->check_shape(bounds.empty() ? n : bounds.size() - 1, ranks);
+  }
   [[nodiscard]] index_range operator[](const index_range& r) const noexcept {
     return bounds.empty() ? r : index_range{bounds[r.begin], bounds[r.end]};
   }
@@ -305,7 +307,7 @@ class flex_stream_copy : public flex_streams<T, Index> {
 /// a different number of values or ranks.
 template <transport Net, element T, reduction<T> Op>
 task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::span<T> x, Op op) {
-  plan->check(x.size(), net.size());
+  plan->check_shape(x.size(), net.size());
   detail::flex_dense_sum<Net, T, Op> work(net, *plan, x, op);
   co_await detail::flex_execute(net, plan, true, &work);
 }
@@ -315,7 +317,7 @@ task<void> flex_reduce_scatter(channel<Net> net, const flex_plan* plan, std::spa
 /// `invalid_argument` if the plan is for another number of values or of ranks.
 template <transport Net, element T>
 task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x) {
-  plan->check(x.size(), net.size());
+  plan->check_shape(x.size(), net.size());
   detail::flex_dense_copy<T> work(*plan, x);
   co_await detail::flex_execute(net, plan, false, &work);
 }
@@ -331,7 +333,7 @@ task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_p
                                                   Op op, std::span<const std::uint64_t> bounds = {}, Storage store = {},
                                                   residual_view<T> residual = {}) {
   const detail::flex_ranges ranges{plan, bounds};
-  ranges.check(mine.dimension(), net.size());
+  ranges.check_shape(mine.dimension(), net.size());
   detail::flex_stream_sum<Net, T, Index, Op, Storage> work(net, ranges, mine, op, store, residual);
   co_await detail::flex_execute(net, plan, true, &work);
   co_return std::move(work).result();
@@ -348,7 +350,7 @@ task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* 
                                              T absent, std::span<const std::uint64_t> bounds = {}, Storage = {},
                                              residual_view<T> = {}) {
   const detail::flex_ranges ranges{plan, bounds};
-  ranges.check(mine.dimension(), net.size());
+  ranges.check_shape(mine.dimension(), net.size());
   detail::flex_stream_copy<T, Index> work(ranges, mine, absent, net.memory());
   co_await detail::flex_execute(net, plan, false, &work);
   co_return std::move(work).result();
@@ -362,7 +364,7 @@ task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* 
                                              T absent, std::span<const std::uint64_t> bounds, Storage store,
                                              residual_view<T> residual = {}) {
   const detail::flex_ranges ranges{plan, bounds};
-  ranges.check(mine.dimension(), net.size());
+  ranges.check_shape(mine.dimension(), net.size());
   const std::uint64_t n = mine.dimension();
   if (n == 0) co_return sparse_stream<T, Index>::sparse(net.memory(), 0, 0);
   if (net.size() == 1) co_return sparse_stream<T, Index>::copy(net.memory(), mine);

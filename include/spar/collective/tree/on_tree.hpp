@@ -34,7 +34,7 @@ class on_tree {
 
   void validate(std::uint64_t, rank_t ranks) const {
     const flex_plan& cells = plans_->cells().plan();
-    cells.check(cells.dimension(), ranks);
+    cells.check_shape(cells.dimension(), ranks);
   }
   template <class F>
   void options(F&& f) const {

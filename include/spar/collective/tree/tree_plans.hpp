@@ -140,7 +140,7 @@ class on_plan {
   explicit on_plan(const flex_plan& plan) noexcept : plan_(&plan) {}
   explicit on_plan(flex_plan&&) = delete; // a temporary would be destroyed before the calls
 
-  void validate(std::uint64_t n, rank_t ranks) const { plan_->check(n, ranks); }
+  void validate(std::uint64_t n, rank_t ranks) const { plan_->check_shape(n, ranks); }
   template <class F>
   void options(F&& f) const {
     f("digest", plan_->digest());

@@ -53,8 +53,8 @@ class outbox {
  public:
   /// Each slot starts with `bytes` bytes of memory, usually the length of the longest message, so that no slot has to
   /// request more memory during the call.
-  outbox(channel<Net> net, std::size_t slots, std::size_t bytes) : slots_(net.memory(), slots) {
-    for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back().room = buffer<std::byte>(net.value_memory(), bytes);
+  outbox(channel<Net> net, std::size_t count, std::size_t bytes) : slots_(net.memory(), count) {
+    for (std::size_t i = 0; i < count; ++i) slots_.emplace_back().room = buffer<std::byte>(net.value_memory(), bytes);
   }
   outbox(const outbox&) = delete;
   /// After an error, cancels the sends that are still in flight, the latest first. In any other order, a peer that

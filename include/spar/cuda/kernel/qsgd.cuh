@@ -152,9 +152,9 @@ __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
   out += sizeof(T);
 
   const auto scale = static_cast<real>(__builtin_bit_cast(T, top));
-  const real small = codec::template small<real>;
+  const real least_scale = codec::template least_scale<real>;
   const bool finite = spar::detail::is_finite(scale);
-  const real magnify = !finite ? 0 : scale < small ? 1 / small : 1;
+  const real magnify = !finite ? 0 : scale < least_scale ? 1 / least_scale : 1;
   const real factor = codec::factor_of(scale > 0 && finite ? scale * magnify : real(1));
   const auto shift = static_cast<unsigned>(position % 4 * 16); // rows consist of whole fours
   for (std::uint64_t begin = 0; begin < bucket.count; begin += rows::entries) {

@@ -103,11 +103,11 @@ __device__ inline std::uint32_t zfp_bytes_of(std::uint32_t planes) {
   return zfp_exchange<12, 0x0000f0f0>(zfp_exchange<6, 0x00cc00cc>(planes));
 }
 
-/// Collects the bits of a block in words of 32 bits, the first ones lowest. `emit(number, word)` gets the words; the
+/// Collects the bits of a block in words of 32 bits, the first ones lowest. `write(number, word)` gets the words; the
 /// bits beyond the limit are zeros.
-template <class Emit>
+template <class Write>
 struct zfp_writer {
-  Emit emit;
+  Write write;
   unsigned left; // bits from the current word on up to the limit
   std::uint32_t word = 0;
   unsigned filled = 0, number = 0;
@@ -126,15 +126,15 @@ struct zfp_writer {
   /// Ends the current word.
   __device__ void flush() {
     const unsigned bits = left < 32 ? left : 32;
-    emit(number++, word & 0xffffffffU >> (32 - bits));
+    write(number++, word & 0xffffffffU >> (32 - bits));
     word = 0;
     left -= bits;
   }
 };
 
 /// Encodes a block of four values in `limit` bits.
-template <class T, class Emit>
-__device__ void zfp_encode_block(const T (&x)[4], unsigned limit, const std::uint32_t* codes, Emit emit) {
+template <class T, class Write>
+__device__ void zfp_encode_block(const T (&x)[4], unsigned limit, const std::uint32_t* codes, Write write) {
   using format = zfp_format<T>;
   using bits = typename format::bits;
   // The largest exponent. The exponent of a denormal number counts as that of the smallest normal one.
@@ -145,7 +145,7 @@ __device__ void zfp_encode_block(const T (&x)[4], unsigned limit, const std::uin
   }
   const int biased = static_cast<int>(top >> format::mantissa);
   const int exponent = biased - (format::bias - 1); // the largest value is below 2^exponent
-  zfp_writer<Emit> out{emit, limit};
+  zfp_writer<Write> out{write, limit};
   if (exponent > format::smallest) {
     const T scale = __builtin_bit_cast(
         T, static_cast<bits>(static_cast<bits>(format::bias + format::planes - 2 - exponent) << format::mantissa));

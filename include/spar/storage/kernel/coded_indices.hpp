@@ -88,8 +88,8 @@ const std::byte* decode_gaps(const std::byte* in, const std::byte* end, index_ra
     // shows it.
     const bool ascends = at == 0 ? to[0] >= range.begin : to[0] > before;
     if (!ascends || to[count - 1] < to[0] || to[count - 1] >= range.end) return nullptr;
-    const bool small = any < std::numeric_limits<Index>::max() / (2 * rice_block);
-    if (!small && first_bad_index(std::span<const Index>(to, count), range.end) != count) return nullptr;
+    const bool all_small = any < std::numeric_limits<Index>::max() / (2 * rice_block);
+    if (!all_small && first_bad_index(std::span<const Index>(to, count), range.end) != count) return nullptr;
     if (!whole) std::memcpy(indices.data() + at, to, count * sizeof(Index));
     before = to[count - 1];
   }

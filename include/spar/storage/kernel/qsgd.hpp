@@ -120,7 +120,7 @@ struct qsgd_codec {
   /// ceil(entries * Bits / 8) + sizeof(T) bytes. Throws `invalid_argument` if `bucket` is 0.
   template <element T>
   static constexpr std::size_t encoded_bytes(std::size_t count, std::size_t bucket = default_bucket) {
-    check(bucket);
+    check_bucket(bucket);
     const std::size_t whole = count / bucket, rest = count % bucket;
     return whole * (sizeof(T) + packed(bucket)) + (rest == 0 ? 0 : sizeof(T) + packed(rest));
   }
@@ -132,7 +132,7 @@ struct qsgd_codec {
     requires is_floating<T>
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
                      std::uint64_t call, std::uint64_t position) {
-    check(bucket);
+    check_bucket(bucket);
     const detail::position_random random(seed, call);
     while (count > 0) {
       const std::size_t length = std::min(bucket, count);
@@ -148,7 +148,7 @@ struct qsgd_codec {
   template <element T>
     requires is_floating<T>
   static void decode(const std::byte* in, std::size_t count, std::size_t bucket, T* out) {
-    check(bucket);
+    check_bucket(bucket);
     while (count > 0) {
       const std::size_t length = std::min(bucket, count);
       decode_bucket(in, length, out);
@@ -178,13 +178,13 @@ struct qsgd_codec {
     return count / per_byte + static_cast<std::size_t>(count % per_byte != 0);
   }
 
-  /// The entries of a bucket whose scale is below `small` are magnified. Otherwise, s / scale might overflow, or the
-  /// scale might be denormal and have lost bits.
+  /// The entries of a bucket whose scale is below `least_scale` are magnified. Otherwise, s / scale might overflow, or
+  /// the scale might be denormal and have lost bits.
   template <class Real>
-  static constexpr Real small = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
+  static constexpr Real least_scale = static_cast<Real>(std::is_same_v<Real, double> ? 0x1p-500 : 0x1p-60);
 
   /// Returns the factor that converts the entries of a bucket to levels with 16 fractional bits. `scale` is the scale
-  /// of the bucket, and must be at least `small`.
+  /// of the bucket, and must be at least `least_scale`.
   template <class Real>
   SPAR_HOST_DEVICE static Real factor_of(Real scale) {
     constexpr auto limit = static_cast<Real>(levels << 16);
@@ -217,7 +217,7 @@ struct qsgd_codec {
   static constexpr std::size_t block = detail::qsgd_block;
   static constexpr unsigned mask = (1u << Bits) - 1;
 
-  static constexpr void check(std::size_t bucket) {
+  static constexpr void check_bucket(std::size_t bucket) {
     if (bucket == 0) raise<invalid_argument>({"a QSGD bucket has 0 entries; expected at least 1"});
   }
 
@@ -235,9 +235,10 @@ struct qsgd_codec {
       return;
     }
     const bool finite = spar::detail::is_finite(scale);
-    const bool usual = !has_nan && finite && scale >= small<real_type>;
-    // Magnifies the entries of a bucket with a scale below `small`. If the scale is infinite, finite entries become 0.
-    const real_type magnify = !finite ? 0 : scale < small<real_type> ? 1 / small<real_type> : 1;
+    const bool usual = !has_nan && finite && scale >= least_scale<real_type>;
+    // Magnifies the entries of a bucket with a scale below `least_scale`. If the scale is infinite, finite entries
+    // become 0.
+    const real_type magnify = !finite ? 0 : scale < least_scale<real_type> ? 1 / least_scale<real_type> : 1;
     const real_type factor = factor_of(scale > 0 && finite ? scale * magnify : real_type(1));
     std::array<float, block> scaled;
     std::array<std::uint8_t, block> codes;

@@ -64,9 +64,9 @@ struct half_code {
     const std::int32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     const std::int32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13;
     // Between 0.5 and 1, floats are 2^-24 apart, so adding 0.5 rounds a magnitude below 2^-14 to a multiple of 2^-24.
-    const std::int32_t small =
+    const std::int32_t subnormal =
         __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, magnitude) + 0.5F) - 0x3f000000;
-    const std::int32_t finite = detail::select(detail::mask_of(magnitude < 0x38800000), small, normal);
+    const std::int32_t finite = detail::select(detail::mask_of(magnitude < 0x38800000), subnormal, normal);
     const std::int32_t special = 0x7c00 | (0x200 & detail::mask_of(magnitude > 0x7f800000));
     return static_cast<std::uint16_t>(sign | detail::select(detail::mask_of(magnitude >= 0x477ff000), special, finite));
   }

@@ -56,12 +56,12 @@ class sim_network {
     check_number({"bandwidth of the simulator"}, options.bandwidth, valid::bandwidth);
     check_number({"ranks_per_host of the simulator"}, options.ranks_per_host, {1, valid::greatest, "at least 1"});
     check_number({"cores of the simulator"}, options.cores, {0, valid::greatest, "0 or more"});
-    check(options.tree, size);
+    check_tree(options.tree, size);
     return options;
   }
   /// Throws `invalid_argument` if `tree` is malformed or its number of ranks is not `ranks`. Accepts a tree without
   /// nodes, which means that the network is not a tree.
-  static void check(const network_tree& tree, rank_t ranks) {
+  static void check_tree(const network_tree& tree, rank_t ranks) {
     if (tree.nodes.empty()) return;
     if (tree.at.size() != static_cast<std::size_t>(ranks)) {
       raise<invalid_argument>({"a simulator has ", ranks,
