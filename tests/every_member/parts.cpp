@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Every member of the class templates that need no communicator, and every function template for their objects.
+#include <spar/collective/partial/participation.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/row.hpp>
+#include <spar/core/util/checked_cast.hpp>
+#include <spar/selector/bucket_topk.hpp>
+#include <spar/selector/everything.hpp>
+#include <spar/selector/exact_topk.hpp>
+#include <spar/selector/gaussian.hpp>
+#include <spar/selector/keep_largest.hpp>
+#include <spar/selector/nonzeros.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/selector/threshold_reuse.hpp>
+#include <spar/spar.hpp>
+#include <spar/storage/codec.hpp>
+#include <spar/storage/coded.hpp>
+#include <spar/storage/gathered.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/named_codec.hpp>
+#include <spar/storage/residual_view.hpp>
+#include <spar/storage/wire.hpp>
+#include <spar/storage/zfp_code.hpp>
+#include <spar/system/ok_topk.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+template struct spar::row<float, 4>;
+template struct spar::coo_span<float, std::uint32_t>;
+template class spar::stream_view<float, std::uint32_t>;
+template class spar::sparse_stream<double, std::uint64_t>;
+template class spar::gathered<float, std::uint32_t>;
+template class spar::residual_view<float>;
+template class spar::buffer<float>;
+template class spar::task<int>;
+template class spar::channel<spar::threads_port>;
+template class spar::outgoing<spar::storage::coded<>, float, std::uint32_t>;
+template class spar::incoming<spar::storage::coded<>, float, std::uint32_t>;
+
+namespace every_member {
+
+namespace store = spar::storage;
+namespace select = spar::selector;
+using index = std::uint32_t;
+
+template <class T, class Op>
+T reduced(T a, T b, Op op) {
+  return op(a, b) + op.template neutral<T>();
+}
+
+double operations(double a, double b) {
+  return reduced(a, b, spar::sum{}) + reduced(a, b, spar::product{}) + reduced(a, b, spar::minimum{}) +
+         reduced(a, b, spar::maximum{}) + reduced(a, b, spar::average{}) + spar::average::finish(a, 2);
+}
+
+std::size_t rows(std::vector<spar::row<float, 4>>& x, std::vector<float>& flat) {
+  const std::span all(x);
+  return spar::components(all).size() + spar::rows<4>(std::span(flat)).size() +
+         static_cast<std::size_t>(spar::checked_cast<int>(x.size()));
+}
+
+/// The members of a block codec.
+template <class T, class Codec>
+double encode(const Codec& codec, std::span<T> values, std::vector<std::byte>& bytes) {
+  bytes.resize(codec.template encoded_bytes<T>(values.size()));
+  if constexpr (requires { codec.carries(std::span<const T>(values)); }) {
+    if (!codec.carries(std::span<const T>(values))) return 0;
+  }
+  codec.encode(std::span<const T>(values), std::span(bytes), spar::block_position{});
+  codec.decode(std::span<const std::byte>(bytes), values);
+  return codec.template relative_error<T>() + codec.template cost<T>();
+}
+
+template <class T>
+double encode_all(std::span<T> x, std::vector<std::byte>& bytes) {
+  return encode<T>(store::qsgd<2>{}, x, bytes) + encode<T>(store::qsgd<4>{}, x, bytes) +
+         encode<T>(store::qsgd<8>{}, x, bytes) + encode<T>(store::half{}, x, bytes) +
+         encode<T>(store::bfloat16{}, x, bytes) + encode<T>(store::dense{}, x, bytes) +
+         encode<T>(store::zfp{}, x, bytes) + encode<T>(store::named_codec("none"), x, bytes);
+}
+template double encode_all(std::span<float>, std::vector<std::byte>&);
+template double encode_all(std::span<double>, std::vector<std::byte>&);
+
+/// The members of a stream codec.
+template <class T, class Codec>
+double encode_stream(const Codec& codec, spar::coo_span<T, index> entries, std::vector<std::byte>& bytes,
+                     spar::entry_room<T, index> room) {
+  const spar::index_range range{0, 1000};
+  bytes.resize(codec.template bound<T, index>(range, entries.size()));
+  const std::size_t size = codec.encode(entries, range, std::span(bytes));
+  codec.decode(std::span<const std::byte>(bytes).first(size), range, room);
+  return codec.template entry_bits<T, index>(1000, 10) + static_cast<double>(codec.template delta<T, index>(1000));
+}
+template double encode_stream(const store::coo&, spar::coo_span<float, index>, std::vector<std::byte>&,
+                              spar::entry_room<float, index>);
+template double encode_stream(const store::coded<>&, spar::coo_span<float, index>, std::vector<std::byte>&,
+                              spar::entry_room<float, index>);
+template double encode_stream(const store::coded<7>&, spar::coo_span<double, index>, std::vector<std::byte>&,
+                              spar::entry_room<double, index>);
+
+/// Each selector.
+template <class T>
+std::uint64_t select_by_each(std::span<T> x, spar::pool& memory) {
+  std::uint64_t count = 0;
+  const auto by = [&](const auto& selector) {
+    spar::state_of<std::remove_cvref_t<decltype(selector)>> state{};
+    auto selected = spar::select_from<index>(selector, x, memory, state);
+    count += select::keep_largest(selected, 3, memory).count();
+  };
+  by(select::nonzeros{});
+  by(select::exact_topk{.k = 5});
+  by(select::bucket_topk{.k = 5});
+  by(select::gaussian{.density = 0.1});
+  by(select::threshold_reuse{.k = 5});
+  return count;
+}
+template std::uint64_t select_by_each(std::span<float>, spar::pool&);
+template std::uint64_t select_by_each(std::span<double>, spar::pool&);
+
+template <class T>
+void streams(spar::pool& memory, std::vector<T>& x, std::vector<index>& indices) {
+  const auto v = spar::sparse_view(1000, indices, x);
+  const spar::index_range all{0, 1000};
+  const std::vector parts{v, v};
+  spar::validate(v);
+  auto one = spar::merge(v, v, all, 1000, spar::sum{}, memory);
+  auto more = spar::merge_many(std::span<const spar::stream_view<T, index>>(parts), 1000, all, spar::sum{}, memory);
+  spar::accumulate(v, all, x.data(), spar::sum{});
+  spar::reduce_dense(std::span<const spar::stream_view<T, index>>(parts), all, x.data(), spar::minimum{});
+  auto dense = spar::to_dense(one.view(), spar::sum{}, memory);
+  one = spar::to_sparse(dense.view(), spar::sum{}, memory);
+  one.for_each([&](auto at, T value) { x[at] += value; });
+  dense.to_dense(std::span<T>(x), spar::sum{});
+  one.to_dense(std::span<T>(x), spar::maximum{});
+  v.for_each([&](auto at, T value) { x[at] += value; });
+  v.to_dense(std::span<T>(x), spar::maximum{});
+  (void)spar::dense_view(x);
+  (void)spar::dense_threshold<T, index>(1000);
+  (void)spar::encode(v);
+  (void)spar::encode(std::span<const T>(x));
+  more.shrink(1);
+  one.write(0, v);
+}
+template void streams(spar::pool&, std::vector<float>&, std::vector<index>&);
+template void streams(spar::pool&, std::vector<std::int64_t>&, std::vector<index>&);
+
+std::vector<std::byte> save(const spar::ok_topk<float>& reducer) { return reducer.save(); }
+
+void keep(spar::message_buffer& in) {
+  in.keep_by([](std::byte* to, const std::byte* from, std::size_t bytes) { std::copy_n(from, bytes, to); });
+}
+
+void gather(const spar::stream_view<float, index>& v, const spar::message_buffer& in, spar::pool& memory) {
+  const spar::host_place place(memory);
+  spar::gathered<float, index> all(v, 4, place);
+  spar::gathered<float, index> same(spar::sparse_stream<float, index>::copy(memory, v), 4, place);
+  const spar::gathered<float, index> empty(1000, 2, [](std::size_t) { return std::uint64_t{0}; }, memory);
+  (void)all.encode_first(1, place);
+  (void)std::move(same).joined();
+  const auto entries = spar::decode<float, index>(in, {0, 1000});
+  (void)entries;
+}
+
+void change(spar::residual_view<float> residual, spar::coo_span<float, index> entries, std::vector<index>& listed) {
+  residual.assign(entries);
+  residual.assign_unlisted(entries, std::span<const index>(listed));
+  residual.add(entries);
+  residual.add_error(entries, entries.values.data());
+}
+
+template <class Policy>
+std::string about(const Policy& policy) {
+  return spar::description_of(policy) + std::to_string(spar::digest_of(policy));
+}
+
+std::string about_all() {
+  return about(spar::ring{}) + about(spar::rabenseifner{}) + about(spar::recursive_doubling{}) + about(spar::flat{}) +
+         about(spar::sparcml{}) + about(spar::everyone{}) + about(spar::solo{}) + about(spar::majority{}) +
+         about(spar::quorum{}) + about(select::nonzeros{}) + about(select::everything{}) + about(store::coded<>{});
+}
+
+} // namespace every_member
