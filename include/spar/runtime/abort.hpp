@@ -52,8 +52,7 @@ void await_loans(Net& net) {
 } // namespace detail
 
 /// Aborts the communicator with the message of the exception that is being handled, and rethrows this exception. This
-/// rank sends the reason to its peers before it cancels the operations of the call, because cancelling an operation may
-/// need the help of a peer.
+/// is for what is not part of a call: a call aborts by its `call_error`.
 template <transport Net>
 [[noreturn, gnu::cold]] void abort_and_rethrow(Net& net) {
   detail::abort(net, std::current_exception());

@@ -14,6 +14,7 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <exception>
 #include <memory_resource>
 #include <string>
 #include <string_view>
@@ -32,6 +33,8 @@ class channel {
   channel(Net& net, call_record& call, const signature& agreed) noexcept
       : net_(&net), call_(&call), agreed_(agreed), number_(net.rank()) {
     call.agreed = agreed;
+    call.error.abort_by(
+        [](void* its, const std::exception_ptr& why) noexcept { detail::abort(*static_cast<Net*>(its), why); }, &net);
   }
 
   /// The number of this rank on this channel (see `in_order`).
@@ -55,6 +58,8 @@ class channel {
   [[nodiscard]] bool is_on_device() const noexcept { return values_on_device<Net> && !on_host_; }
   /// The transport.
   [[nodiscard]] Net& net() const noexcept { return *net_; }
+  /// The error of the call, for its coroutines: see `task`.
+  [[nodiscard]] detail::call_error& call_error() const noexcept { return call_->error; }
   /// The number of the call on its communicator, equal on all ranks.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return call_->sequence; }
 
@@ -171,11 +176,7 @@ class channel {
         : checked_receive::forwarding_awaiter(std::move(inner)), channel_(call), in_(&in), peer_(peer) {}
     [[gnu::noinline]] void await_resume() const {
       checked_receive::forwarding_awaiter::await_resume();
-      try {
-        channel_.check_header(*in_, peer_);
-      } catch (...) {
-        abort_and_rethrow(*channel_.net_);
-      }
+      channel_.check_header(*in_, peer_);
     }
 
    private:

@@ -2,7 +2,6 @@
 // An awaitable for a send or a receive in flight, used by all transports.
 #pragma once
 
-#include <spar/runtime/abort.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <coroutine>
@@ -49,11 +48,7 @@ class [[nodiscard]] operation {
  private:
   [[noreturn, gnu::cold]] void throw_error() const {
     if (!record_->error) net_->node().failure().raise_peer_failed();
-    try {
-      std::rethrow_exception(record_->error);
-    } catch (...) {
-      abort_and_rethrow(*net_);
-    }
+    std::rethrow_exception(record_->error);
   }
 
   Transport* net_;

@@ -128,8 +128,13 @@ class open_call {
     net.node().open(call, now);
   }
   open_call(const open_call&) = delete;
-  /// Called when the algorithm has returned. Throws `mismatch` if a message of the call has not been received.
-  void end() { check_left_over(*net_, *call_); }
+  /// Called when the algorithm has returned. Throws `mismatch` if a message of the call has not been received, and
+  /// `error` if a send has not ended.
+  void end() {
+    check_left_over(*net_, *call_);
+    if (net_->node().loans().any() && !net_->node().dead())
+      raise<error>({"an algorithm has returned before all of its sends have ended; await them first"});
+  }
   ~open_call() { net_->node().finish(*call_, net_->now()); }
 
  private:
@@ -205,7 +210,6 @@ call_name& begin_name(Net& net, named which) {
 /// arguments until no peer reads memory to which they refer.
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
-  std::exception_ptr failure;
   call->describe = description_for(algorithm);
   try {
     open_call<Net> open(net.net(), *call);
@@ -215,13 +219,12 @@ task_of<Net, Algorithm, Args...> drive(channel<Net> net, call_record* call, Algo
     open.end();
     co_return work.result();
   } catch (...) {
-    failure = std::current_exception();
+    call->error.note();
     net.net().node().calls().keep_options(*call);
-    detail::abort(net.net(), failure);
   }
   loans_returned returned(net.net().node());
   co_await returned;
-  std::rethrow_exception(failure);
+  call->error.rethrow();
   co_return never_returned<task_of<Net, Algorithm, Args...>>();
 }
 
@@ -248,14 +251,9 @@ class number_known {
 template <transport Net, class Algorithm, class... Args>
 task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call, Algorithm algorithm, Args... args) {
   call->name->in_flight = true; // set only now: a call that fails to start would never reset `in_flight`
-  try {
-    number_known<Net> number(net.net(), *call->name);
-    co_await number;
-    co_return co_await drive(net, call, std::move(algorithm), args...);
-  } catch (...) {
-    abort_and_rethrow(net.net());
-  }
-  co_return never_returned<task_of<Net, Algorithm, Args...>>();
+  number_known<Net> number(net.net(), *call->name);
+  co_await number;
+  co_return co_await drive(net, call, std::move(algorithm), args...);
 }
 
 } // namespace detail
@@ -312,11 +310,11 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
     open.end();
     return work.result();
   } catch (...) {
+    call.error.note();
     net.node().calls().keep_options(call);
-    detail::abort(net, std::current_exception());
-    detail::await_loans(net);
-    throw;
   }
+  detail::await_loans(net);
+  call.error.rethrow();
 }
 
 namespace detail {

@@ -10,9 +10,7 @@
 #include <spar/core/check_number.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/policy/slot.hpp>
-#include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
-#include <spar/runtime/tasks/first_error.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/runtime/tasks/when_all.hpp>
 #include <spar/storage/merge.hpp>
@@ -109,33 +107,17 @@ struct recursive_doubling {
   task<sparse_stream<T, Index>> in_parts(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store,
                                          residual_view<T> residual) const& {
     const uniform_ownership range_of{mine.dimension(), static_cast<rank_t>(parts)};
-    detail::first_error error;
     fixed_vector<task<sparse_stream<T, Index>>> running(net.memory(), parts);
     for (rank_t p = 0; p < range_of.count(); ++p) {
       const index_range range = range_of[p];
       const auto part = mine.slice(range.begin, range.end);
       const auto lane = net.lane(static_cast<std::uint8_t>(p));
-      running.push_back(or_abort(lane, one_part(lane, part, range, op, store, residual), &error));
+      running.push_back(one_part(lane, part, range, op, store, residual));
     }
     for (auto& sum : running) co_await detail::until_ended<task<sparse_stream<T, Index>>>(sum);
-    error.rethrow();
     fixed_vector<sparse_stream<T, Index>> sums(net.memory(), parts);
     for (auto& sum : running) sums.push_back(sum.result());
     co_return local::join(net, sums.span(), range_of, op);
-  }
-
-  /// Awaits `part`. If `part` fails, stores the error in `error`, and aborts the communicator at once, so that the
-  /// other parts end too.
-  template <transport Net, class Sum>
-  static task<Sum> or_abort(channel<Net> net, task<Sum> part, detail::first_error* error) {
-    Sum sum;
-    try {
-      sum = co_await std::move(part);
-    } catch (...) {
-      error->note();
-      abort_and_rethrow(net.net());
-    }
-    co_return sum;
   }
 
   /// Allreduce of streams whose indices lie in `range`.

@@ -6,9 +6,7 @@
 #include <spar/core/address.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
-#include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
-#include <spar/runtime/tasks/first_error.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/runtime/tasks/when_all.hpp>
 #include <spar/topology/flex_plan.hpp>
@@ -77,37 +75,26 @@ class flex_messages {
 template <transport Net, class Work>
 class flex_level;
 
-/// Receives and processes the messages from one rank on one lane, starting with `first`. An error aborts the
-/// communicator at once, because other ranks wait for messages that this rank can no longer send.
+/// Receives and processes the messages from one rank on one lane, starting with `first`.
 template <transport Net, class Work>
 task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_message* first) {
-  try {
-    for (flex_message* m = first; m != nullptr; m = level->awaited().after(m)) {
-      auto& in = level->buffer_for_next();
-      level->work().place(*m, in);
-      co_await net.receive(m->peer, in);
-      net.compute(level->work().take(*m, in));
-      if (!Work::straight) in.release();
-      level->taken(*m);
-    }
-  } catch (...) {
-    level->error().note();
-    abort_and_rethrow(net.net());
+  for (flex_message* m = first; m != nullptr; m = level->awaited().after(m)) {
+    auto& in = level->buffer_for_next();
+    level->work().place(*m, in);
+    co_await net.receive(m->peer, in);
+    net.compute(level->work().take(*m, in));
+    if (!Work::straight) in.release();
+    level->taken(*m);
   }
 }
 
 /// Sends message `m`. If `m` is the last message of its hop to leave, the next hop then starts.
 template <transport Net, class Work>
 task<void> flex_send(channel<Net> net, flex_level<Net, Work>* level, flex_message* m) {
-  try {
-    auto sending = net.send(m->peer, co_await level->work().outgoing(m->part));
-    level->sent(m);
-    co_await sending;
-    level->gone(*m);
-  } catch (...) {
-    level->error().note();
-    abort_and_rethrow(net.net());
-  }
+  auto sending = net.send(m->peer, co_await level->work().outgoing(m->part));
+  level->sent(m);
+  co_await sending;
+  level->gone(*m);
 }
 
 /// Runs one level of a plan on one rank: up the tree if `up` is true, else down the tree. If `Work::straight` is false,
@@ -171,7 +158,6 @@ class flex_level {
     onward->ready = true;
     send(onward);
   }
-  [[nodiscard]] first_error& error() noexcept { return error_; }
   /// To be called when the send of `m` has started. If `m` had to wait for the device, sends the messages behind `m`.
   void sent(flex_message* m) {
     m->sent = true;
@@ -224,7 +210,6 @@ class flex_level {
   fixed_vector<task<void>> sending_;
   fixed_vector<typename Work::arrival> arrived_; // received messages that are still being read
   fixed_vector<task<void>> taking_;
-  first_error error_;
 };
 
 /// Waits until all messages of a level have ended, with or without errors.
@@ -257,13 +242,12 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
       // start further sends, so the list may grow during the loop.
       for (std::size_t s = 0; s < level.sending().size(); ++s) co_await std::move(level.sending()[s]);
     } catch (...) {
-      level.error().note();
-      detail::abort(net.net(), std::current_exception());
+      net.call_error().note(); // before this coroutine waits for the messages of the level, which refer to it
       failed = true;
     }
     if (failed) {
       co_await flex_end(net, &level);
-      level.error().rethrow();
+      net.call_error().rethrow();
     }
     work->end_level();
   }

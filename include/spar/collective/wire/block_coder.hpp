@@ -7,7 +7,6 @@
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
-#include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/residual_view.hpp>
@@ -31,14 +30,13 @@ class block_coder {
   block_coder(channel<Net> net, const Codec& codec) noexcept : net_(net), codec_(&codec) {}
   block_coder(channel<Net> net, Codec&& codec) = delete;
 
-  /// Returns whether the codec can encode `values`. If the codec throws, aborts the communicator with the error message
-  /// and rethrows the exception.
+  /// Returns whether the codec can encode `values`.
   template <element T>
   local::answer<Net, bool> carries(std::span<const T> values) const {
     if constexpr (values_on_device<Net>)
       return ask_device(net_, *codec_, values);
     else
-      return local::ready<bool>(or_tell([&] { return detail::carries(*codec_, values); }));
+      return local::ready<bool>(detail::carries(*codec_, values));
   }
 
   /// Encodes `values` to `out`, whose size must be the codec's `encoded_bytes<T>(values.size())`; `first` is the index
@@ -167,22 +165,12 @@ class block_coder {
  private:
   template <element T>
   static task<bool> ask_device(channel<Net> net, Codec codec, std::span<const T> values) {
-    try {
-      co_return co_await net.net().streams().carries(codec, values);
-    } catch (...) {
-      abort_and_rethrow(net.net());
-    }
-    co_return false; // never: without it, nvcc warns of a coroutine that may return nothing
+    co_return co_await net.net().streams().carries(codec, values);
   }
   template <element T>
   static task<bool> encode_on_device(channel<Net> net, Codec codec, std::span<const T> values, std::byte* out,
                                      block_position at) {
-    try {
-      co_return co_await net.net().streams().encode(codec, values, out, at);
-    } catch (...) {
-      abort_and_rethrow(net.net());
-    }
-    co_return false; // never, as above
+    co_return co_await net.net().streams().encode(codec, values, out, at);
   }
   /// Encodes the values while the device finds out whether the codec can.
   template <element T>
@@ -199,20 +187,9 @@ class block_coder {
     co_return payload{wire_format::encoded, values.size(), {std::span<const std::byte>(out)}};
   }
   [[noreturn, gnu::cold]] void refuse(std::size_t values, std::uint64_t first) const {
-    or_tell([&] {
-      raise<invalid_argument>(
-          {"the storage ", std::string(Codec::name), " cannot encode some of the ", values, " values from index ",
-           first, " on, and this schedule cannot send a block unencoded: use another storage or schedule"});
-    });
-    std::terminate(); // never
-  }
-  template <class F>
-  auto or_tell(F f) const {
-    try {
-      return f();
-    } catch (...) {
-      abort_and_rethrow(net_.net());
-    }
+    raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot encode some of the ", values,
+                             " values from index ", first,
+                             " on, and this schedule cannot send a block unencoded: use another storage or schedule"});
   }
   template <element T>
   void timed_encode(std::span<const T> values, std::uint64_t first, std::span<std::byte> out,

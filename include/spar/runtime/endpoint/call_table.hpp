@@ -12,6 +12,7 @@
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/runtime/messages/call_names.hpp>
 #include <spar/runtime/messages/message.hpp>
+#include <spar/runtime/tasks/call_error.hpp>
 
 #include <array>
 #include <bitset>
@@ -54,6 +55,7 @@ struct call_record : call_identity, detail::link {
   // With checksums: number of messages so far, modulo 256, to and from each rank on each lane. Otherwise empty.
   buffer<std::uint8_t> messages;
   call_record* next = nullptr;
+  detail::call_error error;
 };
 
 namespace detail {
@@ -159,6 +161,7 @@ class call_table {
     call.cost = {};
     call.name = nullptr;
     call.chosen = {};
+    call.error = {};
     return call;
   }
   void recycle(call_record& call) noexcept { records_.recycle(&call); }

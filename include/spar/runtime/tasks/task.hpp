@@ -3,6 +3,7 @@
 // scheduler of its rank resumes the task after each suspension.
 #pragma once
 
+#include <spar/runtime/tasks/call_error.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
 
 #include <concepts>
@@ -43,6 +44,18 @@ scheduler& scheduler_among(First& first, Rest&... rest) {
   }
 }
 
+/// Returns the error of the call to which a coroutine with these parameters belongs, that is, of its channel; null if
+/// the coroutine belongs to no call.
+template <class First, class... Rest>
+call_error* call_error_among(First& first, Rest&... rest) noexcept {
+  if constexpr (requires { first.call_error(); })
+    return &first.call_error();
+  else if constexpr (has_scheduler<First> || has_port<First> || sizeof...(Rest) == 0)
+    return nullptr;
+  else
+    return call_error_among(rest...);
+}
+
 #ifdef __CUDACC__
 [[noreturn]] inline scheduler& no_scheduler() noexcept { std::terminate(); }
 #endif
@@ -69,7 +82,7 @@ class by_reference {
 
 class promise_base {
  public:
-  explicit promise_base(scheduler& ready) noexcept : scheduler_(&ready) { ready.join(); }
+  promise_base(scheduler& ready, call_error* call) noexcept : scheduler_(&ready), call_(call) { ready.join(); }
 
   // Allocates the frame of a coroutine from the pool of its rank. A prefix in front of the frame stores the pool,
   // because `operator delete` does not get the parameters of the coroutine. Always inlined, because GCC otherwise warns
@@ -98,7 +111,10 @@ class promise_base {
     return {};
   }
 
-  void unhandled_exception() noexcept { error_ = std::current_exception(); }
+  [[gnu::cold]] void unhandled_exception() noexcept {
+    error_ = std::current_exception();
+    if (call_ != nullptr) call_->note(); // before the callers of the coroutine unwind
+  }
 
   template <class Awaiter>
   auto await_transform(Awaiter&& awaiter) const noexcept {
@@ -125,6 +141,7 @@ class promise_base {
   }
 
   scheduler* scheduler_;
+  call_error* call_; // of the call to which the coroutine belongs; null if it belongs to none
   std::coroutine_handle<> continuation_;
   std::exception_ptr error_;
   bool finished_ = false;
@@ -142,7 +159,7 @@ class promise_base {
 template <class T>
 class promise : public promise_base {
  public:
-  explicit promise(scheduler& ready) noexcept : promise_base(ready) {}
+  promise(scheduler& ready, call_error* call) noexcept : promise_base(ready, call) {}
   ~promise() {
     if (has_value_) value_.~T();
   }
@@ -181,8 +198,9 @@ class promise<void> : public promise_base {
 } // namespace detail
 
 /// A running or finished coroutine on one rank. Await a task once, as an rvalue: `co_await` returns the result of the
-/// coroutine or throws its exception. Destroying an unfinished task destroys the coroutine at its suspension point, and
-/// so cancels the operations that the coroutine awaits.
+/// coroutine or throws its exception. If a coroutine with a channel as a parameter ends in an exception, its call has
+/// failed, and the communicator is aborted at once, with the message of the exception. Destroying an unfinished task
+/// destroys the coroutine at its suspension point, and so cancels the operations that the coroutine awaits.
 template <class T = void>
 class [[nodiscard]] task {
  public:
@@ -191,12 +209,12 @@ class [[nodiscard]] task {
    public:
 #ifdef __CUDACC__
     // The front end of nvcc 13.0 requires a default constructor, which the host compiler never calls.
-    promise_type() noexcept : detail::promise<T>(detail::no_scheduler()) {}
+    promise_type() noexcept : detail::promise<T>(detail::no_scheduler(), nullptr) {}
 #endif
     /// Finds the scheduler of the rank among the arguments of the coroutine, `first` and `rest`.
     template <class First, class... Rest>
     explicit promise_type(First& first, Rest&... rest) noexcept
-        : detail::promise<T>(detail::scheduler_among(first, rest...)) {}
+        : detail::promise<T>(detail::scheduler_among(first, rest...), detail::call_error_among(first, rest...)) {}
     /// The task that owns the coroutine.
     task get_return_object() { return task(std::coroutine_handle<promise_type>::from_promise(*this)); }
   };

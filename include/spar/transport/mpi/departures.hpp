@@ -72,12 +72,16 @@ class mpi_departures {
     d.join_before(all_);
     ++count_;
   }
-  /// Lets the messages of `sender` leave, but complete no operation.
-  void forget(const Sender* sender) noexcept {
+  /// Lets the messages of `sender` leave, but complete no operation. Returns their number.
+  std::size_t forget(const Sender* sender) noexcept {
+    std::size_t forgotten = 0;
     for (link* l = &all_.after(); l != &all_; l = &l->after()) {
       auto& d = static_cast<departure&>(*l);
-      if (d.sender == sender) d.sender = nullptr;
+      if (d.sender != sender) continue;
+      d.sender = nullptr;
+      ++forgotten;
     }
+    return forgotten;
   }
 
   /// Starts to send the control message `note` to `peer` on the communicator `comm`. Takes no memory for the last

@@ -101,6 +101,7 @@ class mpi_port : public endpoint {
     std::size_t at = 0;             // byte offset of the next segment in its piece
     std::size_t posted = 0;         // number of segments posted so far
     payload_views pieces{};         // sends only: the payload
+    bool left = false;              // sends only: whether the operation is cancelled, but MPI still reads the payload
     bool opened = false;            // receives only: whether the envelope has arrived
     message_buffer* into = nullptr; // receives only: the destination
   };
@@ -171,9 +172,11 @@ class mpi_port : public endpoint {
 
   void abandon(request_owner* r) {
     if (r->outstanding > 0) cancel(r);
-    if (r->cover != nullptr) leaving_.recycle(r->cover);
-    r->cover = nullptr;
-    owners_.recycle(r);
+    if (r->outstanding > 0) { // MPI still reads the buffer of a send
+      r->left = true;
+      return begin_loan();
+    }
+    recycle(r);
   }
 
  private:
@@ -185,9 +188,15 @@ class mpi_port : public endpoint {
     r->begin(receives, peer, tag);
     r->outstanding = 0;
     r->piece = max_pieces;
+    r->left = false;
     r->opened = false;
     r->cover = cover;
     return r;
+  }
+
+  void recycle(request_owner* r) noexcept {
+    if (r->cover != nullptr) leaving_.recycle(std::exchange(r->cover, nullptr));
+    owners_.recycle(r);
   }
 
   /// Does nothing if a coroutine is ready. Otherwise, polls MPI once or, if `block` is true, until a request has
@@ -203,6 +212,7 @@ class mpi_port : public endpoint {
       // A blocking wait checks for control messages only at every 32nd poll, but a rank without requests checks at
       // every poll, because it may await a control message.
       if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
+      if (dead() && loans().any()) reclaim_buffers();
       // `progress(false)`, which a program might call only rarely, checks deadlines at every 4th poll, `progress(true)`
       // at every 1024th. At every poll would be too often: MPI may need several to notice a message that has arrived.
       if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) spar::poll_waits(*this, now());
@@ -288,10 +298,19 @@ class mpi_port : public endpoint {
   void end(const wait_set::slot& its, const MPI_Status& status) {
     request_owner* r = its.owner;
     --r->outstanding;
-    if (r->done) return; // the operation has failed already
+    if (r->left && r->outstanding == 0) {
+      end_loan();
+      recycle(r);
+    } else if (r->left || r->done) { // the operation has failed already
+      return;
+    } else {
+      complete_part(r, its.is_envelope, status);
+    }
+  }
+  void complete_part(request_owner* r, bool is_envelope, const MPI_Status& status) {
     try {
       detail::check_mpi(status.MPI_ERROR, "the transfer of an MPI message");
-      if (r->receives && its.is_envelope) open(r, status);
+      if (r->receives && is_envelope) open(r, status);
       if (r->piece < max_pieces) post_segments(r, detail::mpi_segments::window);
       if (r->outstanding == 0 && (r->opened || !r->receives)) r->complete(scheduler());
     } catch (...) {
@@ -321,42 +340,50 @@ class mpi_port : public endpoint {
     }
   }
 
-  /// Ends all requests of the incomplete operation `r`: cancels receives, and waits for in-flight sends from the
-  /// caller's buffers. Stops waiting at the time `patience()`; MPI may then still access the buffer of a request that
-  /// has not completed.
+  /// Ends the requests of the incomplete operation `r`, except those of a send from the caller's buffer that MPI has
+  /// not completed. Cancels receives, and waits for those that MPI cannot cancel, at most until `patience()`; MPI may
+  /// then still write to the buffer of a request that has not completed.
   void cancel(request_owner* r) noexcept {
-    leaving_.forget(r);
+    r->outstanding -= leaving_.forget(r);
     // Cancels the last receive first: otherwise a segment in flight could match a later receive of the same operation.
     for (std::size_t i = requests_.size(); i-- > 0;) {
       if (requests_[i].owner != r) continue;
+      MPI_Request& request = requests_.request(i);
       if (r->receives) {
-        MPI_Cancel(&requests_.request(i)); // no effect if a part of the message has arrived; the rest may never come
-        if (!ends(requests_.request(i))) r->cover = nullptr, lost_ = true;
+        MPI_Cancel(&request); // no effect if a part of the message has arrived; the rest may never come
+        if (!ends(request)) r->cover = nullptr, lost_ = true;
       } else if (requests_[i].is_envelope) {
-        leaving_.add(*std::exchange(r->cover, nullptr), requests_.request(i), nullptr);
+        leaving_.add(*std::exchange(r->cover, nullptr), request, nullptr);
       } else {
-        await_departure(requests_.request(i));
+        int sent = 0;
+        MPI_Test(&request, &sent, MPI_STATUS_IGNORE);
+        if (sent == 0) continue;
       }
+      requests_.release(i);
+      --r->outstanding;
     }
-    requests_.remove(r);
-    r->outstanding = 0;
+    requests_.remove(nullptr);
     if (r->piece < max_pieces) --cut_;
     r->piece = max_pieces;
   }
 
-  /// If the send `piece`, whose buffer is being reclaimed, has not ended, aborts, so that the other ranks know that the
-  /// message stays incomplete. Then waits for the send, at most until `patience()`, and discards messages for this
-  /// rank. Ranks that learn of the failure also discard messages, so that the sends of all ranks complete.
-  void await_departure(MPI_Request& piece) noexcept {
-    int left = 0;
-    MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
-    if (left != 0) return;
-    detail::abort(*this, "a call has ended before all of its messages were sent");
-    for (const double end = patience(); left == 0 && now() < end; sched_yield()) {
-      MPI_Test(&piece, &left, MPI_STATUS_IGNORE);
-      drain();
+  /// On a dead communicator, discards messages for this rank, as all ranks do that learn of the failure, so that the
+  /// sends of all ranks complete. At the time `patience()`, gives up the sends of failed calls, and tells the peers:
+  /// MPI may then still read their buffers.
+  void reclaim_buffers() noexcept {
+    drain();
+    sched_yield();
+    if (now() < patience()) return;
+    control_.end_with(control_message::purpose::gone, *this);
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      request_owner* const r = requests_[i].owner;
+      if (r == nullptr || !r->left) continue;
+      requests_.release(i);
+      if (--r->outstanding > 0) continue;
+      end_loan();
+      recycle(r);
     }
-    if (left == 0) control_.end_with(control_message::purpose::gone, *this);
+    requests_.remove(nullptr);
   }
 
   /// Tests `request` until the request completes, or until this rank gives up its messages at the time `patience()`.

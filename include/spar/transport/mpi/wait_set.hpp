@@ -75,6 +75,8 @@ class mpi_wait_set {
     return true;
   }
 
+  /// Gives up request `i`, which `remove(nullptr)` then removes from the set.
+  void release(std::size_t i) noexcept { slots_[i].owner = nullptr; }
   /// Removes the requests of `owner` from the set, without completing or cancelling the requests.
   void remove(const Owner* owner) noexcept {
     std::size_t kept = 0;
