@@ -49,8 +49,8 @@ def compile_sources(arguments):
     faults = ""
     with tempfile.TemporaryDirectory() as folder:
         for source in sources:
-            command = [arguments.compiler, *options_of(arguments), *arguments.flags.split(), "-Wall", "-Wextra", "-Werror",
-                       "-c", str(HERE / f"{source}.cpp"), "-o", os.path.join(folder, "program.o")]
+            command = [arguments.compiler, *options_of(arguments), *arguments.flags.split(), "-Wall", "-Wextra",
+                       "-Werror", "-c", str(HERE / f"{source}.cpp"), "-o", os.path.join(folder, "program.o")]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
                 faults += f"{source}.cpp with {arguments.flags}:\n{done.stderr}"
