@@ -17,7 +17,7 @@
 namespace spar {
 
 /// What one rank gets from an allreduce of selected entries.
-template <element T, index_type Index>
+template <element T, index_type Index = std::uint32_t>
 struct selected_sum {
   selected_sum() = default;
   /// The sum `all`, and this rank's contribution `own`.

@@ -73,11 +73,11 @@ class error_feedback {
   /// Starts a non-blocking call that reduces in place; `x` and this object must stay valid until the call has ended. If
   /// calls have names (`which`), ranks may start the calls of several `error_feedback` objects in different orders.
   template <communicates Net, reduction<T> Op = sum>
-  auto start(Net& net, std::span<T> x, Op op = {}) {
+  pending<Net, void> start(Net& net, std::span<T> x, Op op = {}) {
     return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
   template <communicates Net, reduction<T> Op = sum>
-  auto start(Net& net, named which, std::span<T> x, Op op = {}) {
+  pending<Net, void> start(Net& net, named which, std::span<T> x, Op op = {}) {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
 
@@ -88,12 +88,12 @@ class error_feedback {
   }
   /// Starts a non-blocking call that reduces the values `x` with gaps in place.
   template <communicates Net, strided_values Values, reduction<T> Op = sum>
-  auto start(Net& net, Values x, Op op = {}) {
+  pending<Net, void> start(Net& net, Values x, Op op = {}) {
     return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
   /// Starts a non-blocking call with the name `which` that reduces the values `x` with gaps in place.
   template <communicates Net, strided_values Values, reduction<T> Op = sum>
-  auto start(Net& net, named which, Values x, Op op = {}) {
+  pending<Net, void> start(Net& net, named which, Values x, Op op = {}) {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
   }
 
@@ -106,11 +106,11 @@ class error_feedback {
   /// Starts `reduce` as a non-blocking call, with or without a name (`which`); `x` and this object must stay valid
   /// until the call has ended.
   template <communicates Net, reduction<T> Op = sum>
-  auto start_reduce(Net& net, std::span<const T> x, Op op = {}) {
+  pending<Net, selected_sum<T, Index>> start_reduce(Net& net, std::span<const T> x, Op op = {}) {
     return begin(detail::nonblocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
   template <communicates Net, reduction<T> Op = sum>
-  auto start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
+  pending<Net, selected_sum<T, Index>> start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
     return begin(detail::nonblocking_by_name{which}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
   }
 

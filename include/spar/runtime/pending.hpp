@@ -108,7 +108,12 @@ class [[nodiscard]] pending_call {
   task<T> work_;
 };
 
-/// The handle of a non-blocking call on a communicator or a transport of the type Net, with a result of the type T.
+/// The handle of a non-blocking call on a communicator or a transport of the type Net, with a result of the type T:
+/// - `void`: a call on dense values, `start_barrier`, and `start` of an `error_feedback`;
+/// - `sparse_stream<T, Index>`: a call on streams;
+/// - `gathered<T, Index>`: `start_allgather` of streams;
+/// - `selected_sum<T, Index>`: `start_reduce` of an `error_feedback`;
+/// - `participants`, or `partial_sum<T, Index>` for streams: `start` and `start_drain` of a `partial`.
 template <communicates Net, class T>
 using pending = pending_call<detail::port_type_of<Net>, T>;
 

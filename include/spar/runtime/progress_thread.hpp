@@ -55,6 +55,8 @@ class progress_thread {
     thread_ = detail::thread([this] { run(); });
   }
   progress_thread(const progress_thread&) = delete;
+  /// Stops the thread and waits until it has ended, at most for one poll. Calls in flight stay in flight, and make
+  /// progress as without a progress_thread. Throws nothing; the thread that uses the communicator must call it.
   ~progress_thread() {
     stopped_ = true;
     if constexpr (sleeps) net_->wake();

@@ -122,7 +122,7 @@ class partial {
   result operator()(const argument& x) { return start(x).wait(); }
   /// Starts the next call, with the values `x`, as a non-blocking call and returns its handle, on which the program
   /// calls `wait()` or `done()`. Throws `invalid_argument` where a blocking call does.
-  auto start(const argument& x) { return begin(x, false); }
+  pending<Net, result> start(const argument& x) { return begin(x, false); }
 
   /// Runs the last round and returns the sum of all calls that are in no earlier round. All ranks must call `drain`
   /// after their last call. If `x` is dense, the sum overwrites its values; if `x` is a stream, only its dimension is
@@ -130,7 +130,7 @@ class partial {
   /// `x` is not n, if the previous call has not ended, or if the rank has drained before.
   result drain(const argument& x) { return start_drain(x).wait(); }
   /// Starts `drain(x)` as a non-blocking call and returns its handle. Throws `invalid_argument` where `drain` does.
-  auto start_drain(const argument& x) { return begin(x, true); }
+  pending<Net, result> start_drain(const argument& x) { return begin(x, true); }
 
   /// Processes the messages that have arrived, without waiting. A program without a progress thread calls `progress()`
   /// repeatedly while it computes. Returns whether a round is running; other ranks may be waiting for this rank while a
@@ -198,7 +198,7 @@ class partial {
     algorithm_.template validate<typename Held::value_type>(n_, net_->size(), op_);
   }
 
-  auto begin(const argument& x, bool last) {
+  pending<Net, result> begin(const argument& x, bool last) {
     const detail::rank_lock lock(node().shared());
     check_call(x);
     try {

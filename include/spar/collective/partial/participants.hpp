@@ -77,7 +77,7 @@ class participants {
 };
 
 /// The result of a round of a partial allreduce of streams: the sum, and which ranks' calls it includes.
-template <element T, index_type Index>
+template <element T, index_type Index = std::uint32_t>
 struct partial_sum {
   partial_sum() = default;
   /// The sum `all` of the calls of the participants `who`.
