@@ -10,6 +10,7 @@
 
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/strided.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
@@ -85,6 +86,16 @@ struct dense_piece {
   auto operator()(Net& net) const {
     const std::span<float> own((*x)[static_cast<std::size_t>(net.rank())]);
     return start_piece<What>(net, own);
+  }
+};
+
+/// An allreduce of every other value.
+struct strided_allreduce {
+  vectors* x;
+  template <class Net>
+  auto operator()(Net& net) const {
+    auto& own = (*x)[static_cast<std::size_t>(net.rank())];
+    return spar::start_allreduce(net, spar::strided(own.data(), {own.size() / 2}, {2}), spar::ring{});
   }
 };
 
@@ -323,6 +334,7 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::ring>>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::bfloat16, spar::recursive_doubling>>>();
   expect_no_dense_allocations<dense_allreduce<spar::cheapest>>();
+  expect_no_dense_allocations<strided_allreduce>();
 }
 
 /// Two hosts, the second one larger; the plan is made before the calls.
