@@ -24,9 +24,10 @@ void views() {
   (void)spar::sparse_view(9, variable<std::uint32_t>, values<double>());
   (void)spar::dense_view(values<std::int32_t>());
   (void)spar::rows<1>(values<std::int64_t>());
+  (void)spar::bounded_ownership{values<std::uint64_t>()};
 }
 void calls(spar::threads& net, spar::ok_topk<float>& feedback) {
-  (void)spar::start_allreduce(net, values<std::uint64_t>());
+  (void)spar::start_allreduce(net, values<std::uint32_t>());
   (void)spar::start_broadcast(net, spar::named{"n"}, values<double>(), 0);
   (void)feedback.start_reduce(net, values<float>());
 }

@@ -5,9 +5,11 @@
 
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
+#include <spar/core/lasting.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/messages/message.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -68,6 +70,13 @@ struct portioned_ownership {
 struct bounded_ownership {
   static constexpr std::string_view name = "blocks";
   std::span<const std::uint64_t> bounds; ///< the bounds of the blocks, ascending; one more bound than blocks
+
+  /// Refers to the bounds `given`, a span, vector or array of std::uint64_t. Rejects a temporary vector or array.
+  template <class Bounds>
+    requires std::convertible_to<Bounds, std::span<const std::uint64_t>>
+  constexpr bounded_ownership(Bounds&& given) noexcept : bounds(given) {
+    detail::expect_lasting<Bounds>();
+  }
 
   /// The lengths of the blocks are the options in which ranks must agree.
   template <class F>
