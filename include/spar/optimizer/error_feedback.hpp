@@ -315,10 +315,12 @@ class error_feedback {
     detail::check_arguments(net, x);
     check_values(x);
     algorithm_.template validate_parts<T>(x.size(), net.size());
-    return detail::or_abort(net, [&] {
+    try {
       next_ = state_;
       return mode(net, signature_of<T, Index, Op>(x.size(), *this), detail::for_values(x, std::move(call)), x, op);
-    });
+    } catch (...) {
+      detail::fail_to_begin(net);
+    }
   }
 
   template <class... Args>

@@ -98,13 +98,15 @@ template <communicates Net, class Gradient, class Given, class T = detail::value
 void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, component_of<T> rate,
               const Given& given) {
   const std::span<T> x(gradient);
-  detail::or_abort(net, [&] {
+  try {
     const auto algorithm = detail::as_algorithm(given);
     detail::validate_values<detail::port_type_of<Net>, T>(algorithm, x.size(), net.size(), average{});
     detail::scale_gradient<T>(weights, x, rate);
     run_collective(net, signature_of<T, no_indices, average>(x.size(), algorithm),
                    detail::with_finalize<average, T>(algorithm), x, average{});
-  });
+  } catch (...) {
+    detail::fail_to_begin(net);
+  }
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);
 }
 

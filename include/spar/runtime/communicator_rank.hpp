@@ -138,18 +138,28 @@ void abort(Net& net, std::string_view reason) noexcept {
 
 namespace detail {
 
-/// Returns `work()`, with which this rank takes part in something that other ranks take part in. If `work` throws,
-/// first aborts the communicator, because other ranks may wait for this one. Does not abort for `invalid_argument`,
-/// which `work` throws before anything is sent. The caller does not hold the lock of the rank.
-template <communicates Net, class Work>
-auto or_abort(Net& net, const Work& work) {
+/// Called with the exception that is being handled, if this rank fails to take part in something that other ranks take
+/// part in: aborts the communicator, because they may wait for this rank, and rethrows the exception. Does not abort
+/// for `invalid_argument`, which is thrown before anything is sent. The caller does not hold the lock of the rank.
+template <communicates Net>
+[[noreturn, gnu::cold]] void fail_to_begin(Net& net) {
   try {
-    return work();
+    throw;
   } catch (const invalid_argument&) {
     throw;
   } catch (...) {
     spar::abort(net, message_of(std::current_exception()).view());
     throw;
+  }
+}
+
+/// Returns `work()`. If it throws, calls `fail_to_begin`.
+template <communicates Net, class Work>
+auto or_abort(Net& net, const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    fail_to_begin(net);
   }
 }
 

@@ -270,12 +270,14 @@ auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Arg
   using port_type = detail::port_type_of<Net>;
   using work = detail::task_of<port_type, Algorithm, Args...>;
   port_type& net = detail::port_of(on);
-  return detail::or_abort(net, [&] {
+  try {
     const detail::rank_lock lock(net.node().shared());
     call_record& call = net.node().calls().acquire();
     return pending_call<port_type, decltype(std::declval<work&>().result())>(
         net, call, detail::drive(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
-  });
+  } catch (...) {
+    detail::fail_to_begin(net);
+  }
 }
 
 /// Starts `algorithm(channel, args...)` as the collective with the name `which` on the communicator `on`, and returns
@@ -286,14 +288,16 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
   using port_type = detail::port_type_of<Net>;
   using work = detail::task_of<port_type, Algorithm, Args...>;
   port_type& net = detail::port_of(on);
-  return detail::or_abort(net, [&] {
+  try {
     const detail::rank_lock lock(net.node().shared());
     detail::call_name& name = detail::begin_name(net, which);
     call_record& call = net.node().calls().acquire();
     call.name = &name;
     return pending_call<port_type, decltype(std::declval<work&>().result())>(
         net, call, detail::drive_named(channel<port_type>(net, call, agreed), &call, std::move(algorithm), args...));
-  });
+  } catch (...) {
+    detail::fail_to_begin(net);
+  }
 }
 
 /// Runs `algorithm(channel, args...)` as the next collective on the communicator `on`, waits for its end, and returns

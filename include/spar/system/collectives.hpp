@@ -53,11 +53,15 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
     reject_device_memory<First, Rest...>();
   else if constexpr (!expect_lasting<First, Rest...>())
     return;
-  else if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
-    return or_abort(net, [&] { return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...); }).wait();
   else
-    return or_abort(net,
-                    [&] { return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...); });
+    try {
+      if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
+        return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...).wait();
+      else
+        return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+    } catch (...) {
+      fail_to_begin(net);
+    }
 }
 /// Starts a non-blocking call of the collective `forms`. Rejects a temporary stream, which would be destroyed while the
 /// call still reads it.
@@ -71,12 +75,19 @@ auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... re
   } else if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
     static_assert(!(is_stream<Rest> || ...),
                   "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-    return or_abort(net, [&] { return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...); });
+    try {
+      return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...);
+    } catch (...) {
+      fail_to_begin(net);
+    }
   } else {
     static_assert(!is_stream<First>,
                   "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-    return or_abort(net,
-                    [&] { return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...); });
+    try {
+      return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
+    } catch (...) {
+      fail_to_begin(net);
+    }
   }
 }
 

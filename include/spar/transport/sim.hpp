@@ -335,8 +335,7 @@ inline void sim_port::post(const control_message& note, rank_t peer) {
   const double arrival =
       engine_->jitter_.delayed(undelayed, engine_->hash(rank(), peer, -1), engine_->events_.scheduled());
   to.notes_.push_back({arrival, note});
-  const simulator::event_queue::event arrives{arrival, simulator::event_kind::control, &to, nullptr};
-  aborts ? engine_->events_.schedule_reserved(arrives, 0) : engine_->events_.schedule(arrives, 0);
+  engine_->events_.schedule({arrival, simulator::event_kind::control, &to, nullptr}, 0, aborts);
 }
 
 inline void sim_port::wake_at(double time) {

@@ -47,7 +47,7 @@ class scheduler {
   /// Makes room in the queue for one more coroutine, which is about to start: `join` and `leave` count it. Therefore
   /// `post` needs no memory. Throws std::bad_alloc if there is no memory.
   void make_room() {
-    if (2 * (tasks_ + spare) >= queue_.size()) grow();
+    if (tasks_ >= room_) grow();
   }
   /// Notes that a coroutine has started, for which `make_room` has made room.
   void join() noexcept { ++tasks_; }
@@ -122,6 +122,7 @@ class scheduler {
     buffer<std::coroutine_handle<>> larger(heap(), 2 * queue_.size());
     std::memcpy(static_cast<void*>(larger.data()), queue_.data(), end_ * sizeof(std::coroutine_handle<>));
     queue_ = std::move(larger);
+    room_ = queue_.size() / 2 - spare;
   }
   /// Moves the ready coroutines to the beginning of the queue, whose capacity is more than twice their number.
   [[gnu::cold]] void compact() {
@@ -134,7 +135,8 @@ class scheduler {
   static constexpr std::size_t spare = 8; // room for coroutines that are no spar::task
 
   pool* memory_;
-  std::size_t tasks_ = 0;                             // coroutines that have started and not ended
+  std::size_t tasks_ = 0;    // coroutines that have started and not ended
+  std::size_t room_ = spare; // the number of coroutines for which there is room: half of the queue, but for `spare`
   buffer<std::coroutine_handle<>> queue_{heap(), 32}; // the ready coroutines are in [next_, end_)
   std::size_t next_ = 0;
   std::size_t end_ = 0;

@@ -42,20 +42,17 @@ class sim_events {
     }
   };
 
-  /// Reserves memory for `usual` events, and for `reserved` events that `schedule_reserved` adds.
-  sim_events(std::size_t usual, std::size_t reserved) : reserved_(reserved) { heap_.reserve(usual + reserved); }
+  /// Reserves memory for `usual` events, and for `reserved` events that are scheduled as such.
+  sim_events(std::size_t usual, std::size_t reserved) : usual_(usual) { heap_.reserve(usual + reserved); }
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   /// How many events have been scheduled so far.
   [[nodiscard]] std::uint64_t scheduled() const noexcept { return scheduled_; }
-  void schedule(const event& e, std::uint64_t tie) {
-    if (heap_.size() + reserved_ >= heap_.capacity()) heap_.reserve(2 * heap_.capacity());
-    schedule_reserved(e, tie);
-  }
-  /// Like `schedule`, but takes no memory for the first `reserved` events.
-  void schedule_reserved(event e, std::uint64_t tie) {
-    e.tie = tie;
-    e.serial = scheduled_++;
+  /// Adds an event. If `is_reserved`, takes no memory for the first `reserved` events.
+  void schedule(const event& e, std::uint64_t tie, bool is_reserved = false) {
+    if (heap_.size() >= usual_ && !is_reserved) grow();
     heap_.push_back(e);
+    heap_.back().tie = tie;
+    heap_.back().serial = scheduled_++;
     std::push_heap(heap_.begin(), heap_.end());
   }
   event pop() {
@@ -67,7 +64,13 @@ class sim_events {
   void clear() noexcept { heap_.clear(); }
 
  private:
-  std::size_t reserved_;
+  [[gnu::cold]] void grow() {
+    const std::size_t reserved = heap_.capacity() - usual_;
+    heap_.reserve(2 * usual_ + reserved);
+    usual_ = heap_.capacity() - reserved;
+  }
+
+  std::size_t usual_; // the number of events in `heap_` from which only reserved events find memory
   std::vector<event> heap_;
   std::uint64_t scheduled_ = 0;
 };
