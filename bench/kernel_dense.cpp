@@ -3,6 +3,7 @@
 #include "kernel_input.hpp"
 
 #include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/nonzero.hpp>
 
 namespace {
 
@@ -51,19 +52,23 @@ void combine(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0) * static_cast<std::int64_t>(3 * sizeof(T)));
 }
 
-/// Arguments: dimension, number of nonzero values.
+/// Arguments: dimension, number of nonzero values, which are put back after each pass.
 template <class T>
-void gather_nonzero(benchmark::State& state) {
+void take_nonzero(benchmark::State& state) {
   const auto n = static_cast<std::uint64_t>(state.range(0));
   const auto stream =
       make_stream<T, std::uint32_t>(n, static_cast<std::uint64_t>(state.range(1)), pattern::uniform, 0, 1);
   std::vector<T> dense(n);
-  for (const auto at : stream.indices) dense[at] = T{1};
   std::vector<std::uint32_t> indices(n);
   std::vector<T> values(n);
   std::size_t written = 0;
   for (auto _ : state) {
-    written = spar::kernel::gather_nonzero(dense.data(), n, 0, indices.data(), values.data());
+    state.PauseTiming();
+    for (const auto at : stream.indices) dense[at] = T{1};
+    state.ResumeTiming();
+    written = spar::kernel::take_nonzero<spar::kernel::negative_zeros::clear>(dense.data(), n, 0, indices.data(),
+                                                                              values.data(), n)
+                  .count;
     benchmark::DoNotOptimize(written);
     benchmark::ClobberMemory();
   }
@@ -102,8 +107,8 @@ BENCHMARK(reduce<float, spar::maximum>)->Arg(small)->Arg(large);
 BENCHMARK(reduce<double, spar::sum>)->Arg(small)->Arg(large);
 BENCHMARK(reduce<std::int32_t, spar::sum>)->Arg(small)->Arg(large);
 BENCHMARK(combine<float>)->Arg(small)->Arg(large);
-BENCHMARK(gather_nonzero<float>)->Apply(filled);
-BENCHMARK(gather_nonzero<double>)->Apply(filled);
+BENCHMARK(take_nonzero<float>)->Apply(filled);
+BENCHMARK(take_nonzero<double>)->Apply(filled);
 BENCHMARK(count_nonzero<float>)->Arg(small)->Arg(large);
 BENCHMARK(count_nonzero<double>)->Arg(small)->Arg(large);
 

@@ -124,7 +124,7 @@ void compare_short(std::size_t n, std::uint64_t seed, bool special) {
     for (std::size_t i = 0; i < n; i += 3) x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
   }
   vector<std::uint16_t> expected(n);
-  for (std::size_t i = 0; i < n; ++i) expected[i] = Code::encode(static_cast<float>(x[i]));
+  for (std::size_t i = 0; i < n; ++i) expected[i] = spar::kernel::short_of<Code>(static_cast<float>(x[i]));
   unaligned<T> in(x), again(n, T(8));
   unaligned<std::uint16_t> got(n, 7);
   vector<std::uint32_t> refused(1);
@@ -133,7 +133,7 @@ void compare_short(std::size_t n, std::uint64_t seed, bool special) {
   EXPECT_EQ(got.copy(), expected) << n;
   EXPECT_EQ(refused[0] == 0, spar::storage::short_float<Code>::carries(std::span<const T>(x.data(), n)));
   vector<T> decoded(n);
-  for (std::size_t i = 0; i < n; ++i) decoded[i] = static_cast<T>(Code::decode(expected[i]));
+  for (std::size_t i = 0; i < n; ++i) decoded[i] = static_cast<T>(spar::kernel::float_of<Code>(expected[i]));
   spar::kernel::start_decode_short<Code>(got.data(), n, again.data(), nullptr);
   kernel_test::finish();
   EXPECT_TRUE(same_bits(decoded, again.copy())) << n;

@@ -90,6 +90,29 @@ TYPED_TEST(selector_topk, of_each_bucket) {
   }
 }
 
+/// Buckets that are searched together, by a threshold that fits some of them and not others.
+TYPED_TEST(selector_topk, of_each_bucket_of_a_long_vector) {
+  using T = typename TypeParam::type;
+  spar::pool pool;
+  constexpr std::size_t n = (std::size_t{1} << 16) + 5000;
+  for (const kind which : {kind::mixed, kind::normal, kind::mostly_zeros}) {
+    auto input = make_input<T>(n, which, 7);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i / 3000 % 3 == 1) input[i] = static_cast<T>(i % 5 == 0 ? 1 : 0); // smaller than elsewhere, with ties
+    }
+    for (const auto& [k, bucket] :
+         {std::pair<std::uint64_t, std::uint64_t>{5, 512}, {1, 64}, {100, 1000}, {3, 70000}}) {
+      std::vector<index32> expected;
+      for (std::size_t first = 0; first < n; first += bucket) {
+        const auto part = std::span<const T>(input).subspan(first, std::min<std::size_t>(bucket, n - first));
+        for (const index32 i : first_of(ranking<T>(part), k)) expected.push_back(static_cast<index32>(first) + i);
+      }
+      const bucket_topk largest{.k = k, .bucket = bucket};
+      ASSERT_EQ(take<T>(largest, input, pool), expected) << k << " " << bucket;
+    }
+  }
+}
+
 TYPED_TEST(selector_topk, of_a_stream) {
   using T = typename TypeParam::type;
   spar::pool pool;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Block codecs except QSGD (see kernel_qsgd): sizes, errors, special values, agreement of options.
+#include "support/extent.hpp"
+
 #include <spar/core/policy/policy.hpp>
 #include <spar/storage/named_codec.hpp>
 
@@ -7,9 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 #include <span>
@@ -39,7 +43,7 @@ float nearest(float x) {
   std::uint16_t found = 0;
   for (std::uint32_t c = 0; c < 65536; ++c) {
     const auto code = static_cast<std::uint16_t>(c);
-    const double value = Code::decode(code);
+    const double value = spar::kernel::float_of<Code>(code);
     if (!std::isfinite(value) || std::signbit(value) != std::signbit(x)) continue;
     const double off = std::abs(value - static_cast<double>(x));
     if (off < best || (off == best && code % 2 == 0)) {
@@ -47,15 +51,15 @@ float nearest(float x) {
       found = code;
     }
   }
-  return Code::decode(found);
+  return spar::kernel::float_of<Code>(found);
 }
 
 template <class Code>
 void expect_nearest(const std::vector<float>& some) {
   for (const float x : some) {
     for (const float v : {x, -x}) {
-      EXPECT_EQ(Code::decode(Code::encode(v)), nearest<Code>(v)) << v;
-      EXPECT_EQ(std::signbit(Code::decode(Code::encode(v))), std::signbit(v)) << v;
+      EXPECT_EQ(spar::kernel::float_of<Code>(spar::kernel::short_of<Code>(v)), nearest<Code>(v)) << v;
+      EXPECT_EQ(std::signbit(spar::kernel::float_of<Code>(spar::kernel::short_of<Code>(v))), std::signbit(v)) << v;
     }
   }
 }
@@ -74,9 +78,64 @@ TEST(short_floats, round_to_the_nearest) {
 TEST(short_floats, every_code_survives) {
   for (std::uint32_t c = 0; c < 65536; ++c) {
     const auto code = static_cast<std::uint16_t>(c);
-    const float b = spar::kernel::bfloat16_code::decode(code), h = spar::kernel::half_code::decode(code);
-    ASSERT_TRUE(b != b || spar::kernel::bfloat16_code::encode(b) == code) << c;
-    ASSERT_TRUE(h != h || spar::kernel::half_code::encode(h) == code) << c;
+    const float b = spar::kernel::float_of<spar::kernel::bfloat16_code>(code),
+                h = spar::kernel::float_of<spar::kernel::half_code>(code);
+    ASSERT_TRUE(b != b || spar::kernel::short_of<spar::kernel::bfloat16_code>(b) == code) << c;
+    ASSERT_TRUE(h != h || spar::kernel::short_of<spar::kernel::half_code>(h) == code) << c;
+  }
+}
+
+/// The code of a float as binary16, by exact arithmetic in double precision.
+std::uint16_t half_of(float x) {
+  const auto sign = static_cast<std::uint16_t>(std::signbit(x) ? 0x8000 : 0);
+  const double magnitude = std::abs(static_cast<double>(x));
+  if (std::isnan(x)) return static_cast<std::uint16_t>(sign | 0x7e00);
+  if (magnitude >= 65520) return static_cast<std::uint16_t>(sign | 0x7c00);
+  const int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
+  const double steps = std::nearbyint(std::ldexp(magnitude, 10 - exponent)); // of 2^(exponent - 10), ties to even
+  return static_cast<std::uint16_t>(sign + (exponent + 14) * 1024 + static_cast<int>(steps));
+}
+
+TEST(short_floats, half_has_the_same_bits_alone_and_in_a_block) {
+  std::vector<float> x;
+  const std::uint32_t steps = spar_test::is_full() ? 1 : 4093; // a prime, so that all rounding cases occur
+  for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += steps) {
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+    if (x.size() < 4096 && bits + steps < std::uint64_t{1} << 32) continue;
+    if (bits >> 24 != (bits - 4096 * steps) >> 24) { // for each exponent and sign: every tie, and its neighbours
+      for (std::uint32_t m = 0x1000; m < 0x800000; m += 0x1f000)
+        for (const std::uint32_t near : {m - 1, m, m + 1})
+          x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits & 0xff800000U) | near));
+    }
+    std::vector<std::uint16_t> codes(x.size());
+    spar::kernel::encode_short<spar::kernel::half_code>(x.data(), x.size(), reinterpret_cast<std::byte*>(codes.data()));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(codes[i], half_of(x[i])) << std::bit_cast<std::uint32_t>(x[i]);
+      ASSERT_EQ(codes[i], spar::kernel::short_of<spar::kernel::half_code>(x[i]));
+    }
+    x.clear();
+  }
+}
+
+TEST(short_floats, every_half_is_decoded_exactly) {
+  std::vector<std::uint16_t> codes(65536);
+  std::iota(codes.begin(), codes.end(), std::uint16_t{0});
+  std::vector<float> x(codes.size());
+  std::vector<double> wide(codes.size());
+  const auto* const bytes = reinterpret_cast<const std::byte*>(codes.data());
+  spar::kernel::decode_short<spar::kernel::half_code>(bytes, codes.size(), x.data());
+  spar::kernel::decode_short<spar::kernel::half_code>(bytes, codes.size(), wide.data());
+  for (std::uint32_t c = 0; c < 65536; ++c) {
+    const int exponent = static_cast<int>(c >> 10 & 31), mantissa = static_cast<int>(c & 1023);
+    const std::uint32_t special = (c & 0x8000) << 16 | 0x7f800000U | static_cast<std::uint32_t>(mantissa) << 13;
+    const float magnitude = exponent == 31  ? std::bit_cast<float>(special)
+                            : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                            : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+    const float expected = exponent != 31 && (c & 0x8000) != 0 ? -magnitude : magnitude;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(x[c]), std::bit_cast<std::uint32_t>(expected)) << c;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(spar::kernel::float_of<spar::kernel::half_code>(codes[c])),
+              std::bit_cast<std::uint32_t>(expected));
+    ASSERT_TRUE(std::isnan(expected) ? std::isnan(wide[c]) : wide[c] == static_cast<double>(expected)) << c;
   }
 }
 

@@ -3,6 +3,8 @@
 #include "kernel_reference.hpp"
 
 #include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/nonzero.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 namespace {
 
@@ -58,18 +60,56 @@ class kernel_dense : public ::testing::Test {
     expect_same(dense, assigned);
   }
 
+  /// The entries `map` written over, and reduced into, the n values of a dense vector.
+  void expect_written(std::size_t n, const reference<value, index>& map) {
+    const entries<value, index> stream(map);
+    const auto view = spar::stream_view<value, index>::sparse(n, stream.indices, stream.values);
+    const auto before = values(n);
+    const auto writes = [&](auto op) {
+      std::vector<value> expected(n, op.template neutral<value>());
+      for (const auto& [at, v] : map) expected[static_cast<std::size_t>(at)] = v;
+      auto dense = before;
+      view.to_dense(std::span<value>(dense), op);
+      expect_same(dense, expected);
+    };
+    writes(spar::sum{});
+    writes(spar::product{});
+    auto expected = before;
+    for (const auto& [at, v] : map)
+      expected[static_cast<std::size_t>(at)] = skew{}(before[static_cast<std::size_t>(at)], v);
+    auto dense = before;
+    view.reduce_into(std::span<value>(dense), skew{});
+    expect_same(dense, expected);
+    std::vector<value> longer(n + 1);
+    EXPECT_THROW(view.reduce_into(std::span<value>(longer), spar::sum{}), spar::invalid_argument);
+    EXPECT_THROW(view.to_dense(std::span<value>(longer), spar::sum{}), spar::invalid_argument);
+  }
+
   void expect_gather(const std::vector<value>& dense, std::uint64_t begin) {
     reference<value, index> expected;
     for (std::size_t e = 0; e < dense.size(); ++e)
       if (dense[e] != value{}) expected[static_cast<index>(begin + e)] = dense[e];
     ASSERT_EQ(spar::kernel::count_nonzero(dense.data(), dense.size()), expected.size());
-    std::vector<index> indices(expected.size() + 1, index{77});
-    std::vector<value> found(expected.size() + 1, value(77));
-    const std::size_t count =
-        spar::kernel::gather_nonzero(dense.data(), dense.size(), begin, indices.data(), found.data());
-    expect_entries(indices.data(), found.data(), count, expected);
-    EXPECT_EQ(indices.back(), index{77}) << "the kernel wrote beyond the output";
-    EXPECT_EQ(found.back(), value(77)) << "the kernel wrote beyond the output";
+    for (const std::size_t room : {expected.size(), expected.size() / 2}) {
+      std::vector<index> indices(room + 1, index{77});
+      std::vector<value> found(room + 1, value(77));
+      auto x = dense;
+      const spar::kernel::taken taken = spar::kernel::take_nonzero<spar::kernel::negative_zeros::keep>(
+          x.data(), x.size(), begin, indices.data(), found.data(), room);
+      EXPECT_EQ(indices.back(), index{77}) << "the kernel wrote beyond the output";
+      EXPECT_EQ(found.back(), value(77)) << "the kernel wrote beyond the output";
+      ASSERT_LE(taken.count, room);
+      ASSERT_EQ(taken.seen == x.size(), taken.count == expected.size());
+      reference<value, index> first;
+      for (const auto& [at, v] : expected)
+        if (at - begin < taken.seen) first[at] = v;
+      expect_entries(indices.data(), found.data(), taken.count, first);
+      for (std::size_t e = 0; e < x.size(); ++e)
+        ASSERT_TRUE(same(x[e], e < taken.seen && dense[e] != value{} ? value{} : dense[e]));
+      if (taken.seen < x.size()) {
+        ASSERT_GT(taken.count + 256, room) << "the kernel stopped too early";
+      }
+    }
   }
 
   std::mt19937_64 random_{23};
@@ -103,6 +143,17 @@ TYPED_TEST(kernel_dense, scatter_full) {
   reference<typename TypeParam::value, typename TypeParam::index> map;
   for (unsigned e = 0; e < 1000; ++e) map[e] = random_value<typename TypeParam::value>(this->random_);
   this->expect_scatter(0, 1000, map);
+}
+
+TYPED_TEST(kernel_dense, written_in_windows) {
+  using type = typename TypeParam::value;
+  const std::size_t window = 65536 / sizeof(type);
+  for (const std::size_t n :
+       {std::size_t{0}, std::size_t{1}, std::size_t{31}, window - 1, window, window + 1, 3 * window + 5}) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n / 50, n})
+      this->expect_written(n,
+                           random_entries<type, typename TypeParam::index>(this->random_, 0, n, std::min(count, n), 1));
+  }
 }
 
 TYPED_TEST(kernel_dense, scatter_above_32_bits) {
@@ -146,6 +197,7 @@ struct tag {
 
 template <class Tag>
 class kernel_gather_values : public ::testing::Test {};
+using spar::kernel::negative_zeros;
 using floating = ::testing::Types<tag<float>, tag<double>
 #ifdef SPAR_HAS_HALF
                                   ,
@@ -171,11 +223,44 @@ TYPED_TEST(kernel_gather_values, only_zeros_are_dropped) {
       std::uint32_t index = 0;
       T value{};
       ASSERT_EQ(spar::kernel::count_nonzero(dense.data(), dense.size()), 1u);
-      ASSERT_EQ(spar::kernel::gather_nonzero(dense.data(), dense.size(), 0, &index, &value), 1u);
+      auto kept_signs = dense;
+      const auto taken = spar::kernel::take_nonzero<negative_zeros::keep>(kept_signs.data(), 70, 0, &index, &value, 1);
+      ASSERT_EQ(taken.count, 1u);
       ASSERT_EQ(index, place);
       ASSERT_EQ(std::memcmp(&value, &v, sizeof(T)), 0);
+      ASSERT_TRUE(std::signbit(static_cast<float>(kept_signs[(place + 1) % 70])));
+      spar::kernel::take_nonzero<negative_zeros::clear>(dense.data(), 70, 0, &index, &value, 1);
+      ASSERT_EQ(index, place);
+      for (const T zero : dense) ASSERT_FALSE(std::signbit(static_cast<float>(zero)));
     }
   }
+}
+
+TYPED_TEST(kernel_gather_values, every_negative_zero_is_cleared) {
+  using T = typename TypeParam::type;
+  for (const std::size_t n : {1u, 255u, 256u, 257u, 700u}) {
+    for (std::size_t place = 0; place < n; place += 1 + place / 3) {
+      std::vector<T> dense(n);
+      dense[place] = -T(0);
+      std::uint32_t index = 77;
+      T value{};
+      ASSERT_EQ(spar::kernel::take_nonzero<negative_zeros::clear>(dense.data(), n, 0, &index, &value, 0).seen, n);
+      for (const T zero : dense) ASSERT_FALSE(std::signbit(static_cast<float>(zero)));
+    }
+  }
+}
+
+TEST(kernel_nonzero, a_sample_tells_full_vectors_from_sparse_ones) {
+  std::mt19937_64 random(5);
+  for (const std::size_t n : {std::size_t{1} << 14, std::size_t{100'001}}) {
+    std::vector<double> x(n);
+    EXPECT_FALSE(spar::kernel::seems_fuller(x.data(), n, 0));
+    for (double& value : x) value = random() % 2 == 0 ? 1 : 0;
+    EXPECT_TRUE(spar::kernel::seems_fuller(x.data(), n, n / 4));
+    EXPECT_FALSE(spar::kernel::seems_fuller(x.data(), n, n - n / 4));
+  }
+  const std::vector<double> few(1000, 1.0);
+  EXPECT_FALSE(spar::kernel::seems_fuller(few.data(), few.size(), 0)) << "a short vector is not sampled";
 }
 
 } // namespace

@@ -9,7 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,14 +20,14 @@ namespace spar_test {
 
 namespace {
 
-template <class Algorithm, class Op = spar::sum>
+template <class Algorithm, class Op = spar::sum, class T = float>
 struct collective_program {
-  std::vector<std::vector<float>>* x;
+  std::vector<std::vector<T>>* x;
   Algorithm algorithm{};
   Op op{};
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    const std::span<T> mine((*x)[static_cast<std::size_t>(net.rank())]);
     auto pending = spar::start_allreduce(net, mine, algorithm, op);
     co_await std::move(pending);
   }
@@ -66,6 +68,61 @@ TYPED_TEST(compositions, of_all_nonzero_entries_are_the_dense_sum) {
         run(where, ranks, collective_program<TypeParam>{&x});
         for (const auto& mine : x) ASSERT_EQ(mine, total) << where << ", P = " << ranks << ", n = " << n;
       }
+    }
+  }
+}
+
+/// Every rank has its own density, so that streams and dense values meet, and zeros of both signs.
+std::vector<std::vector<double>> of_densities(std::span<const double> densities, std::size_t n) {
+  std::mt19937_64 random(n);
+  std::vector<std::vector<double>> x;
+  for (const double density : densities) {
+    auto& mine = x.emplace_back(n);
+    for (double& value : mine) {
+      value = random() % 5 == 0 ? -0.0 : 0.0;
+      if (static_cast<double>(random() % 1000) < 1000 * density) value = static_cast<double>(random() % 100) - 50;
+    }
+  }
+  return x;
+}
+
+TEST(composition, of_nonzeros_takes_any_density_on_any_rank) {
+  const std::vector<std::vector<double>> all{
+      {0.003, 0.003},  {0.022, 0.022, 0.022}, {0.17, 0.17, 0.17, 0.17},      {0.45, 0.45, 0.45}, {0, 1, 0.01, 0.3},
+      {1, 0, 0, 0, 0}, {1, 1, 1, 1},          {0.09, 0.1, 0.11, 0.12, 0.13}, {0, 0, 0}};
+  for (const auto& densities : all) {
+    const auto ranks = static_cast<spar::rank_t>(densities.size());
+    for (const std::size_t n : {1U, 7U, 1000U, 20'001U}) {
+      auto x = of_densities(densities, n);
+      std::vector<double> total(n);
+      for (const auto& mine : x)
+        for (std::size_t i = 0; i < n; ++i) total[i] += mine[i];
+      run(mode::threads, ranks, collective_program<of_nonzeros<>, spar::sum, double>{&x});
+      for (const auto& mine : x) {
+        ASSERT_EQ(mine, total) << "P = " << ranks << ", n = " << n << ", first density " << densities[0];
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(std::signbit(mine[i]), std::signbit(x[0][i])) << "index " << i;
+      }
+    }
+  }
+}
+
+TEST(composition, of_nonzeros_sends_dense_values_where_these_are_faster) {
+  constexpr std::size_t n = 100'000;
+  for (const spar::rank_t ranks : {2, 4}) {
+    for (const double density : {0.17, 0.45, 1.0}) {
+      const std::vector<double> densities(static_cast<std::size_t>(ranks), density);
+      const auto inputs = of_densities(densities, n);
+      spar::thread_group group{ranks};
+      group.run([&](spar::threads& net) {
+        auto x = inputs[static_cast<std::size_t>(net.rank())];
+        spar::allreduce(net, x);
+        const std::uint64_t dense = net.statistics().bytes_sent;
+        x = inputs[static_cast<std::size_t>(net.rank())];
+        spar::allreduce(net, x, spar::selector::nonzeros{});
+        const std::uint64_t in_place = net.statistics().bytes_sent - dense;
+        EXPECT_GE(in_place, dense);
+        EXPECT_LE(in_place, dense + 1000) << "P = " << ranks << ", density " << density;
+      });
     }
   }
 }

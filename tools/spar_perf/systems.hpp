@@ -388,6 +388,7 @@ template <class Registry>
   systems.add_model([&] { return spar::seconds_rabenseifner(systems.topology(), systems.bytes()); });
   systems.add_streams("allgather", spar::gather_and_merge{});
   systems.add_values("dense", spar::cheapest{});
+  systems.add_values("nonzeros", spar::selector::nonzeros{});
   systems.add_planned("flexreduce", [](const spar::tree& t, std::uint64_t n) { return spar::flex_plan(t, n); });
   systems.add_planned("blueconnect", spar::blueconnect_plan);
   systems.add_planned("hierarchical", spar::flex_plan::hierarchical);

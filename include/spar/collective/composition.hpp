@@ -10,6 +10,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/selector/everything.hpp>
+#include <spar/selector/nonzeros.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/storage.hpp>
@@ -46,6 +47,15 @@ concept schedule_drops =
              typename Composition::report* last, sparse_stream<T, Index> mine, residual_view<T> residual,
              Op op) { by.reduce_selected(net, parts, now, last, std::move(mine), residual, op); };
 
+/// A schedule that reduces dense values of which few are nonzero in place, as streams or as they are. Not over a
+/// topology whose dense values the schedule reduces in another way.
+template <class Schedule, class Net, class Topology, class Storage, class T, class Op>
+concept reduces_nonzeros =
+    requires(const Schedule& by, channel<Net> net, std::span<T> x, Op op, Storage store) {
+      by.reduce_nonzeros(net, x, op, store);
+    } && !requires(const Schedule& by, channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
+                   residual_view<T> residual) { by(net, over, x, op, store, residual); };
+
 } // namespace detail
 
 /// The type `nothing_against` if these four parts can form a composition, otherwise `because<"...">` with the reason
@@ -64,7 +74,8 @@ using verdict_of = decltype(detail::verdict<Selector, Storage, Topology, Schedul
 ///
 /// A selector other than `everything` moves entries out of dense values, and the schedule reduces these entries as a
 /// stream. A call without error feedback then overwrites the dense values with the result, which is zero at each index
-/// without an entry.
+/// without an entry. With the selector `nonzeros`, such a call need not select anything: the schedule `cheapest`
+/// reduces the dense values as they are where this is faster.
 template <part_for<slot::selector> Selector, part_for<slot::storage> Storage, part_for<slot::topology> Topology,
           part_for<slot::schedule> Schedule>
 struct composition {
@@ -172,7 +183,10 @@ struct composition {
   template <transport Net, element T, reduction<T> Op>
     requires(storage_policy<Storage, T, std::uint32_t> && (!selects_entries || selects<Selector, T, std::uint32_t>))
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-    if constexpr (selects_entries)
+    constexpr bool all_nonzeros = std::same_as<Selector, selector::nonzeros>;
+    if constexpr (all_nonzeros && detail::reduces_nonzeros<Schedule, Net, Topology, Storage, T, Op>)
+      return by.reduce_nonzeros(net.in_order(over.order()), x, op, store);
+    else if constexpr (selects_entries)
       return reduce_selected(net, x, op);
     else
       return reduce_values<std::uint32_t>(net, x, op, residual_view<T>());

@@ -66,9 +66,7 @@ struct compression_choice {
   /// Computes the expected times of a call of the shape `p` over the network `net`, with the codec `codec`, and
   /// chooses.
   compression_choice(const network_model& net, const call_shape& p, const codec_model& codec) noexcept
-      : plain_seconds(std::min(seconds_dense_recursive_doubling(net, p),
-                               std::min(seconds_rabenseifner(net, p), seconds_ring(net, p)))),
-        ring_seconds(seconds_compressed_ring(net, p, codec)),
+      : plain_seconds(seconds_dense(net, p)), ring_seconds(seconds_compressed_ring(net, p, codec)),
         doubling_seconds(seconds_compressed_doubling(net, p, codec)) {
     if (p.ranks < 2) return;
     network_model codec_alone;

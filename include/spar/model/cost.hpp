@@ -65,6 +65,11 @@ struct call_shape {
     return entries <= dense_limit(net) ? entries * net.gamma_sparse
                                        : n * net.gamma_dense + scatter_seconds(net, entries);
   }
+  /// Seconds to move the nonzeros out of a dense vector, and to write a sum with `entries` entries to it. An entry
+  /// takes as long as to merge it, as the entries are far apart in memory.
+  [[nodiscard]] double in_place_seconds(const network_model& net, double entries) const noexcept {
+    return n * net.gamma_dense + k * net.gamma_sparse + std::min(entries * net.gamma_sparse, n * net.gamma_dense);
+  }
   /// Seconds to add `entries` entries to a dense vector: a third of the time of merging as many entries.
   [[nodiscard]] static double scatter_seconds(const network_model& net, double entries) noexcept {
     return entries * net.gamma_sparse / 3;
@@ -201,6 +206,12 @@ inline double seconds_rabenseifner(const network_model& net, const call_shape& p
 inline double seconds_ring(const network_model& net, const call_shape& p) noexcept {
   return 2 * static_cast<double>(p.ranks - 1) * net.alpha + 2 * p.others() * p.n * p.value_bytes * net.beta +
          p.others() * p.n * net.gamma_dense;
+}
+
+/// Expected seconds of a call of the shape `p` by the fastest of these three algorithms for dense vectors.
+inline double seconds_dense(const network_model& net, const call_shape& p) noexcept {
+  return std::min(seconds_dense_recursive_doubling(net, p),
+                  std::min(seconds_rabenseifner(net, p), seconds_ring(net, p)));
 }
 
 } // namespace spar

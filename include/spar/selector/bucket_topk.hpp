@@ -51,13 +51,8 @@ struct bucket_topk {
     const std::size_t n = x.size(), length = std::min<std::uint64_t>(bucket, std::max<std::size_t>(n, 1));
     const std::size_t room = n / length * std::min<std::uint64_t>(k, length) + std::min<std::uint64_t>(k, n % length);
     auto selected = sparse_stream<T, Index>::sparse(memory, n, room);
-    std::size_t count = 0;
-    for (std::size_t first = 0; first < n; first += length) {
-      const auto part = x.subspan(first, std::min(length, n - first));
-      count += kernel::take_largest(part, kernel::largest<T>(part, k, memory), first, selected.indices().data() + count,
-                                    selected.values().data() + count);
-    }
-    selected.shrink(count);
+    selected.shrink(kernel::take_from_buckets(x, length, static_cast<std::size_t>(std::min<std::uint64_t>(k, length)),
+                                              selected.indices().data(), selected.values().data(), memory));
     return selected;
   }
 };

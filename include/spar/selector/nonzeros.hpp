@@ -2,8 +2,11 @@
 // Natural sparsity: selects every entry that is not zero (SparCML, sections 2 and 8.2).
 #pragma once
 
+#include <spar/core/util/algobase.hpp>
 #include <spar/selector/selector.hpp>
+#include <spar/storage/kernel/nonzero.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -21,10 +24,21 @@ struct nonzeros {
 
   template <index_type Index = std::uint32_t, element T>
   sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
-    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), kernel::count_nonzero(x.data(), x.size()));
-    kernel::gather_nonzero(x.data(), x.size(), 0, selected.indices().data(), selected.values().data());
-    for (const Index i : selected.indices()) x[i] = T{};
-    return selected;
+    using kernel::negative_zeros;
+    const std::size_t n = x.size();
+    // Moves and counts in one pass unless more than an eighth of a long vector are nonzeros.
+    auto some = sparse_stream<T, Index>::sparse(memory, n, std::min(n, n / 8 + 4096));
+    const auto first = kernel::take_nonzero<negative_zeros::keep>(x.data(), n, 0, some.indices().data(),
+                                                                  some.values().data(), some.count());
+    some.shrink(first.count);
+    if (first.seen == n) return some;
+    const auto rest = x.subspan(first.seen);
+    auto all =
+        sparse_stream<T, Index>::sparse(memory, n, first.count + kernel::count_nonzero(rest.data(), rest.size()));
+    all.write(0, some.view());
+    kernel::take_nonzero<negative_zeros::keep>(rest.data(), rest.size(), first.seen, all.indices().data() + first.count,
+                                               all.values().data() + first.count, all.count() - first.count);
+    return all;
   }
 };
 

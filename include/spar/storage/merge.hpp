@@ -43,7 +43,7 @@ void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range rang
       kernel::detail::copy(out, first.values().data(), w.size());
       next = 1;
     } else {
-      std::fill_n(out, w.size(), op.template neutral<T>());
+      kernel::detail::fill(out, w.size(), op.template neutral<T>());
       if (!first.is_dense()) { // assigns entries: combining with the neutral element changes nothing
         kernel::scatter_assign(first.entries(), w.begin, out);
         next = 1;

@@ -119,21 +119,37 @@ class stream_view {
   void to_dense(std::span<T> out, const Op& op) const
     requires std::same_as<Space, host>
   {
-    if (out.size() != n_) {
-      raise<invalid_argument>({"the stream has dimension ", n_, ", but the output has length ", out.size()});
-    }
+    check_length(out.size());
     if (dense_ && values_.size() == n_) {
       kernel::detail::copy(out.data(), values_.data(), n_);
       return;
     }
-    std::fill_n(out.data(), n_, op.template neutral<T>());
+    const T absent = op.template neutral<T>();
+    if (!dense_) return kernel::write_dense(entries(), absent, out.data(), out.size());
+    kernel::detail::fill(out.data(), n_, absent);
+    kernel::detail::copy(out.data() + first_, values_.data(), values_.size());
+  }
+
+  /// Reduces the vector into `out`: `out[i] = op(out[i], v)` for each entry (i, v), without a pass over the values at
+  /// other indices. `op` is the operation that made the stream, such as `sum{}`. Throws `invalid_argument` if `out`
+  /// does not have length n.
+  template <reduction<T> Op>
+  void reduce_into(std::span<T> out, const Op& op) const
+    requires std::same_as<Space, host>
+  {
+    check_length(out.size());
     if (dense_)
-      kernel::detail::copy(out.data() + first_, values_.data(), values_.size());
+      kernel::reduce(out.data() + first_, values_.data(), values_.size(), op);
     else
-      kernel::scatter_assign(entries(), 0, out.data());
+      kernel::scatter(entries(), 0, out.data(), op);
   }
 
  private:
+  void check_length(std::size_t length) const {
+    if (length != n_)
+      raise<invalid_argument>({"the stream has dimension ", n_, ", but the output has length ", length});
+  }
+
   std::uint64_t n_ = 0;
   std::uint64_t first_ = 0;
   std::span<const Index> indices_;
@@ -332,6 +348,13 @@ class sparse_stream {
     requires std::same_as<Space, host>
   {
     view().to_dense(out, op);
+  }
+  /// Reduces the vector into `out`, as `stream_view::reduce_into` does.
+  template <reduction<T> Op>
+  void reduce_into(std::span<T> out, const Op& op) const
+    requires std::same_as<Space, host>
+  {
+    view().reduce_into(out, op);
   }
 
  private:

@@ -14,6 +14,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/model/compressed_cost.hpp>
 #include <spar/model/cost.hpp>
+#include <spar/storage/kernel/nonzero.hpp>
 #include <spar/storage/storage.hpp>
 
 #include <cstddef>
@@ -119,6 +120,40 @@ struct cheapest {
       return compressed(net, x, op, storage::blocks_of(store), residual);
   }
 
+  /// Allreduce in place of dense values `x` of which few are nonzero: the ranks move their nonzeros to streams and
+  /// reduce these. If a rank has more nonzeros than `most_nonzeros`, all ranks reduce the dense values instead. A
+  /// result that is zero has the sign + unless the dense values of all ranks were reduced.
+  template <transport Net, element T, reduction<T> Op, class Storage>
+    requires(!values_on_device<Net> && storage::plain_blocks<Storage>)
+  task<void> reduce_nonzeros(channel<Net> net, std::span<T> x, Op op, Storage store) const& {
+    if (net.size() == 1) co_return; // `x` is the result
+    using stream = sparse_stream<T, std::uint32_t>;
+    const std::uint64_t most = most_nonzeros<T>(store, model_of(net), net.size(), x.size());
+    auto own = stream::sparse(net.memory(), x.size(), most);
+    bool dense = kernel::seems_fuller(x.data(), x.size(), most);
+    const auto put_back = [x, &own] { kernel::scatter_assign(std::as_const(own).view().entries(), 0, x.data()); };
+    if (!dense) {
+      const auto taken = kernel::take_nonzero<kernel::negative_zeros::clear>(
+          x.data(), x.size(), 0, own.indices().data(), own.values().data(), most);
+      own.shrink(taken.count);
+      dense = taken.seen < x.size();
+      if (dense) put_back();
+    }
+    net.compute(0); // separates the selection from the next computation in a trace; the cost model ignores it
+    const auto mine = dense ? dense_view<std::uint32_t>(std::span<const T>(x)) : std::as_const(own).view();
+    const auto otherwise = [&, this, among = stream_algorithms()](std::uint64_t k) mutable {
+      if (k <= most) return start_fastest(among, net, mine, op, store, residual_view<T>(), k);
+      if (!dense) put_back();
+      return values_of_nonzeros(net.with_algorithm("plain"), x, op);
+    };
+    auto running = sum_if_short(net, mine, op, otherwise);
+    const stream sum = co_await std::move(running);
+    if (sum.is_dense())
+      kernel::detail::copy(x.data(), sum.values().data(), x.size());
+    else
+      kernel::scatter_assign(sum.view().entries(), 0, x.data()); // all other values are zeros, or the result already
+  }
+
   /// Allreduce of dense values in place, over a topology that chooses the algorithm itself in a function
   /// `cheapest_over`, as `on_tree` does.
   template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
@@ -135,8 +170,7 @@ struct cheapest {
   template <element T, class Codec>
   [[nodiscard]] static compression_choice compression(const Codec& codec, const network_model& model, rank_t ranks,
                                                       std::size_t n) {
-    const call_shape call{ranks, static_cast<double>(n), static_cast<double>(n), sizeof(T), 4};
-    return {model, call, spar::model_of<T>(codec, model)};
+    return {model, dense_shape<T>(ranks, n), spar::model_of<T>(codec, model)};
   }
 
   template <class... Args>
@@ -163,6 +197,46 @@ struct cheapest {
     ssar_split ssar;
     dsar_split dsar;
   };
+  /// What the model expects of streams with at most k entries on each rank.
+  struct stream_plan {
+    call_shape call;
+    bool codes = true; // whether the stream codec encodes the entries
+    double second_phase_bytes = 0;
+    [[nodiscard]] double seconds(const network_model& model) const noexcept {
+      return seconds_sparcml(model, call, second_phase_bytes);
+    }
+  };
+  template <element T, index_type Index, class Storage>
+  static stream_plan plan_streams(const Storage& store, const network_model& model, rank_t ranks, std::uint64_t n,
+                                  std::uint64_t k) {
+    const auto codec = storage::streams_of(store);
+    stream_plan plan{shape_of<T, Index>(codec, model, ranks, n, k), true, block_bytes<T>(store)};
+    if constexpr (requires { codec.template cost<T>(); }) {
+      stream_plan plain = plan;
+      plain.call = shape_of<T, Index>(storage::coo{}, model, ranks, n, k);
+      plain.codes = false;
+      if (plain.seconds(model) <= plan.seconds(model)) return plain;
+    }
+    return plan;
+  }
+  /// The most nonzeros of n values with which the model expects streams to be faster than the dense values, in steps of
+  /// a 256th of delta.
+  template <element T, class Storage>
+  static std::uint64_t most_nonzeros(const Storage& store, const network_model& model, rank_t ranks, std::uint64_t n) {
+    const double values = seconds_dense(model, dense_shape<T>(ranks, n));
+    const std::uint64_t delta = dense_threshold<T, std::uint32_t>(n);
+    const auto pays = [&](std::uint64_t k) {
+      const stream_plan plan = plan_streams<T, std::uint32_t>(store, model, ranks, n, k);
+      const double result = plan.call.expected_union(ranks);
+      return plan.seconds(model) + plan.call.in_place_seconds(model, result) < values;
+    };
+    std::uint64_t most = 0;
+    for (std::uint64_t step = 128; step > 0; step /= 2) {
+      if (pays(delta / 256 * (most + step))) most += step;
+    }
+    return delta / 256 * most;
+  }
+
   /// Starts the algorithm of `among` that the model expects to be the fastest for streams with at most k entries on
   /// each rank. Sets the options of this algorithm.
   template <transport Net, element T, index_type Index, class Op, class Storage>
@@ -170,19 +244,10 @@ struct cheapest {
                                               Op op, const Storage& store, residual_view<T> residual,
                                               std::uint64_t k) const& {
     const network_model model = model_of(net);
-    const auto codec = storage::streams_of(store);
-    constexpr bool may_leave_out = requires { codec.template cost<T>(); };
-    const double second_phase_bytes = block_bytes<T>(store);
-    call_shape call = shape_of<T, Index>(codec, model, net.size(), mine.dimension(), k);
-    bool codes = true;
-    if constexpr (may_leave_out) {
-      const auto plain = shape_of<T, Index>(storage::coo{}, model, net.size(), mine.dimension(), k);
-      codes = seconds_sparcml(model, call, second_phase_bytes) < seconds_sparcml(model, plain, second_phase_bytes);
-      if (!codes) call = plain;
-    }
-    among.doubling.dense_from = call.dense_fraction(model);
-    among.doubling.parts = parts_of_doubling(model, call);
-    const auto chosen = choose_sparcml(model, call, second_phase_bytes);
+    const stream_plan plan = plan_streams<T, Index>(store, model, net.size(), mine.dimension(), k);
+    among.doubling.dense_from = plan.call.dense_fraction(model);
+    among.doubling.parts = parts_of_doubling(model, plan.call);
+    const auto chosen = choose_sparcml(model, plan.call, plan.second_phase_bytes);
     const auto start = [&](const auto& used) {
       switch (chosen) {
       case sparcml_choice::doubling:
@@ -193,15 +258,19 @@ struct cheapest {
         return among.dsar(net.with_algorithm("dsar"), mine, op, used, residual);
       }
     };
-    if constexpr (may_leave_out) {
-      if (!codes) return start(storage::with_coordinates(store));
+    if constexpr (requires(storage::streams_type<Storage> codec) { codec.template cost<T>(); }) {
+      if (!plan.codes) return start(storage::with_coordinates(store));
     }
     return start(store);
   }
 
+  template <element T>
+  static call_shape dense_shape(rank_t ranks, std::uint64_t n) noexcept {
+    return {ranks, static_cast<double>(n), static_cast<double>(n), sizeof(T), 4};
+  }
   template <transport Net, element T, class Op>
   task<void> plain(channel<Net> net, std::span<T> x, Op op) const& {
-    const call_shape call{net.size(), static_cast<double>(x.size()), static_cast<double>(x.size()), sizeof(T), 4};
+    const call_shape call = dense_shape<T>(net.size(), x.size());
     const network_model model = model_of(net);
     const double by_doubling = seconds_dense_recursive_doubling(model, call);
     const double by_halving = seconds_rabenseifner(model, call);
@@ -217,6 +286,14 @@ struct cheapest {
     };
     auto running = start();
     co_await std::move(running);
+  }
+
+  /// Reduces the dense values `x` for `reduce_nonzeros`. Returns an empty stream: `x` has all of the result.
+  template <transport Net, element T, class Op>
+  task<sparse_stream<T, std::uint32_t>> values_of_nonzeros(channel<Net> net, std::span<T> x, Op op) const& {
+    auto running = plain(net, x, op);
+    co_await std::move(running);
+    co_return sparse_stream<T, std::uint32_t>();
   }
 
   template <transport Net, element T, class Op, class Codec>

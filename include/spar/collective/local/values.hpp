@@ -53,7 +53,7 @@ void fill(channel<Net> net, std::span<T> x, T value) {
   if constexpr (values_on_device<Net>)
     net.net().values().fill(x, value);
   else
-    std::fill(x.begin(), x.end(), value);
+    kernel::detail::fill(x.data(), x.size(), value);
 }
 
 /// Replaces each value of `x` by `op.finish(value, P)`.

@@ -30,7 +30,7 @@ template <class Code, class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     encode_short(const T* x, std::uint64_t n, std::uint16_t* out, std::uint32_t* refused) {
   const auto write = [&](std::uint64_t at, T value) {
-    out[at] = Code::encode(static_cast<float>(value));
+    out[at] = short_of<Code>(static_cast<float>(value));
     if (refused != nullptr && becomes_infinite<Code>{}(value)) *refused = 1; // all threads write the same value
   };
   spar::detail::for_rows(n, [&](std::uint64_t at) { return x[at]; }, write);
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 template <class Code, class T>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     decode_short(const std::uint16_t* in, std::uint64_t n, T* out) {
-  const auto write = [&](std::uint64_t at, std::uint16_t code) { out[at] = static_cast<T>(Code::decode(code)); };
+  const auto write = [&](std::uint64_t at, std::uint16_t code) { out[at] = static_cast<T>(float_of<Code>(code)); };
   spar::detail::for_rows(n, [&](std::uint64_t at) { return in[at]; }, write);
 }
 template <class Code, class T, class Op>
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
   };
   const auto read = [&](std::uint64_t at) { return operands{left[at], inout[at]}; };
   const auto write = [&](std::uint64_t at, operands of) {
-    inout[at] = op(static_cast<T>(Code::decode(of.left)), of.right);
+    inout[at] = op(static_cast<T>(float_of<Code>(of.left)), of.right);
   };
   spar::detail::for_rows(n, read, write);
 }

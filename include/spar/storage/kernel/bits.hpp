@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/compiler.hpp>
+#include <spar/core/host_device.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -101,6 +102,40 @@ template <class T, class Index>
   return mask;
 }
 
+#if defined(__x86_64__)
+
+/// Vectors of 16 bytes with lanes of `Bytes` bytes; the lanes of `type` are signed integers. Uses the vector extension
+/// of GCC and clang. Every x86-64 processor supports these vectors.
+template <std::size_t Bytes>
+struct lanes_of {};
+template <>
+struct lanes_of<1> {
+  using type [[gnu::vector_size(16)]] = char;
+};
+template <>
+struct lanes_of<2> {
+  using type [[gnu::vector_size(16)]] = std::int16_t;
+  using unsigned_type [[gnu::vector_size(16)]] = std::uint16_t;
+};
+template <>
+struct lanes_of<4> {
+  using type [[gnu::vector_size(16)]] = std::int32_t;
+  using unsigned_type [[gnu::vector_size(16)]] = std::uint32_t;
+  using float_type [[gnu::vector_size(16)]] = float;
+};
+template <>
+struct lanes_of<8> {
+  using type [[gnu::vector_size(16)]] = std::int64_t;
+  using unsigned_type [[gnu::vector_size(16)]] = std::uint64_t;
+};
+
+#endif
+
+/// Returns a position in [0, range) that looks random but depends only on `i` and `range`.
+SPAR_HOST_DEVICE constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {
+  return ((i * 0x9e3779b97f4a7c15u) >> 32) * range >> 32; // requires range < 2^32
+}
+
 /// The largest number of words that `bit_positions` processes per call. With 64 words, a position fits into 16 bits,
 /// and the result fits into the first-level cache.
 inline constexpr std::size_t position_words = 64;
@@ -141,6 +176,23 @@ inline std::size_t bit_positions(const std::uint64_t* __restrict words, std::siz
 template <class T>
 void copy(T* out, const T* in, std::size_t count) {
   if (count != 0) std::memcpy(static_cast<void*>(out), in, count * sizeof(T));
+}
+
+/// Sets `count` elements to `value`. Compilers make a call of memset of a loop over zeros only if the type is integral,
+/// and vectorise at -O2 only loops of constant length.
+template <class T>
+void fill(T* out, std::size_t count, const T& value) {
+  constexpr std::size_t block = 32;
+  static constexpr unsigned char zeros[sizeof(T)] = {};
+  if (std::memcmp(static_cast<const void*>(&value), zeros, sizeof(T)) == 0) {
+    if (count != 0) std::memset(static_cast<void*>(out), 0, count * sizeof(T));
+    return;
+  }
+  const T copy = value; // which `out` cannot alias
+  std::size_t e = 0;
+  for (; e + block <= count; e += block)
+    for (std::size_t b = 0; b < block; ++b) out[e + b] = copy;
+  for (; e < count; ++e) out[e] = copy;
 }
 
 } // namespace spar::kernel::detail

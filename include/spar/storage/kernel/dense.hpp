@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels that reduce sparse or dense operands into a dense vector, or find the nonzeros of a dense vector (SparCML,
-// section 5.1).
+// Kernels that reduce sparse or dense operands into a dense vector (SparCML, section 5.1).
 #pragma once
 
 #include <spar/core/coo_span.hpp>
 #include <spar/core/op.hpp>
 #include <spar/storage/kernel/bits.hpp>
+#include <spar/storage/kernel/slice.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -43,24 +43,6 @@ template <class T, class Index, class F, class Run>
   for (; e < count; ++e) f(static_cast<std::size_t>(indices[e] - begin), values[e]);
 }
 
-/// Returns whether `value` is neither +0 nor -0; NaN, infinities and denormals count as nonzero.
-template <class T>
-[[gnu::always_inline]] inline bool is_nonzero(T value) {
-  if constexpr (is_floating<T>)
-    return static_cast<bits_of<T>>(std::bit_cast<bits_of<T>>(value) << 1) != 0;
-  else
-    return !(value == T{});
-}
-
-/// Returns a mask of 64 values: bit e is set if `values[e]` is nonzero. Stores the result of each comparison as a byte,
-/// so that compilers vectorise the loop.
-template <class T>
-inline std::uint64_t nonzero_mask(const T* __restrict values) {
-  std::uint8_t bytes[64];
-  for (std::size_t e = 0; e < 64; ++e) bytes[e] = static_cast<std::uint8_t>(is_nonzero(values[e]));
-  return mask_of_bytes(bytes);
-}
-
 } // namespace detail
 
 /// Reduces the entries (i, v) of `stream` into a dense array: `dense[i - begin] = op(dense[i - begin], v)`. Each index
@@ -82,6 +64,21 @@ template <element T, index_type Index>
   detail::for_entries(
       stream, begin, [&](std::size_t at, T value) { dense[at] = value; },
       [&](std::size_t at, const T* __restrict values) { detail::copy<T>(dense + at, values, detail::dense_block); });
+}
+
+/// Writes all n values of a dense array: `dense[i] = v` for each entry (i, v) of `stream`, and `absent` everywhere
+/// else. The indices must ascend and be below n. Writes one window of 64 KiB after the other, so that the entries of a
+/// window are stored while it is in the cache.
+template <element T, index_type Index>
+[[gnu::noinline]] void write_dense(coo_span<T, Index> stream, T absent, T* __restrict dense, std::size_t n) {
+  constexpr std::size_t window = sizeof(T) < 65536 ? 65536 / sizeof(T) : 1;
+  for (std::size_t begin = 0; begin < n; begin += window) {
+    const std::size_t length = n - begin < window ? n - begin : window;
+    detail::fill(dense + begin, length, absent);
+    const std::size_t here = lower_bound(stream.indices, begin + length);
+    scatter_assign(stream.subspan(0, here), begin, dense + begin);
+    stream = stream.subspan(here, stream.size() - here);
+  }
 }
 
 /// Computes `out[e] = op(left[e], right[e])` for all e in [0, n). `out` must overlap neither operand.
@@ -114,46 +111,6 @@ template <element T, reduction<T> Op>
   for (; e + detail::pointwise_block <= n; e += detail::pointwise_block)
     for (std::size_t b = 0; b < detail::pointwise_block; ++b) inout[e + b] = op(left[e + b], inout[e + b]);
   for (; e < n; ++e) inout[e] = op(left[e], inout[e]);
-}
-
-/// Returns the number of values that are neither +0 nor -0.
-template <element T>
-std::size_t count_nonzero(const T* dense, std::size_t n) {
-  std::size_t count = 0, e = 0;
-  for (; e + 64 <= n; e += 64) {
-    std::uint32_t in_block = 0;
-    for (std::size_t b = 0; b < 64; ++b) in_block += static_cast<std::uint32_t>(detail::is_nonzero(dense[e + b]));
-    count += in_block;
-  }
-  for (; e < n; ++e) count += static_cast<std::size_t>(detail::is_nonzero(dense[e]));
-  return count;
-}
-
-/// Writes the entry `(begin + e, dense[e])` for every value that is neither +0 nor -0, in ascending order of e. Returns
-/// the number of entries. The output arrays need room for `count_nonzero(dense, n)` entries.
-template <element T, index_type Index>
-std::size_t gather_nonzero(const T* dense, std::size_t n, std::uint64_t begin, Index* __restrict out_i,
-                           T* __restrict out_v) {
-  std::uint64_t words[detail::position_words];
-  std::uint16_t positions[detail::position_room];
-  std::size_t written = 0, e = 0;
-  while (n - e >= 64) {
-    const std::size_t blocks = (n - e) / 64 < detail::position_words ? (n - e) / 64 : detail::position_words;
-    for (std::size_t w = 0; w < blocks; ++w) words[w] = detail::nonzero_mask(dense + e + 64 * w);
-    const std::size_t found = detail::bit_positions(words, blocks, positions);
-    for (std::size_t f = 0; f < found; ++f) {
-      out_i[written + f] = static_cast<Index>(begin + e + positions[f]);
-      out_v[written + f] = dense[e + positions[f]];
-    }
-    written += found;
-    e += 64 * blocks;
-  }
-  for (; e < n; ++e) {
-    if (!detail::is_nonzero(dense[e])) continue;
-    out_i[written] = static_cast<Index>(begin + e);
-    out_v[written++] = dense[e];
-  }
-  return written;
 }
 
 } // namespace spar::kernel

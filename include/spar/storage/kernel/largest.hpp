@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds the k-th largest magnitude of a vector exactly, and moves the k largest entries out of the vector.
+// Finds the k-th largest magnitude of a vector exactly, and moves the k largest entries out of the vector, or out of
+// each of its buckets (SparCML, section 8.3).
 #pragma once
 
-#include <spar/core/host_device.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -79,11 +79,6 @@ template <ranked T>
   }
   if (known == 0) return {1, above, above, above}; // fewer than k nonzeros: selects all nonzeros
   return {known, k, k - above, equal};
-}
-
-/// Returns a position in [0, range) that looks random but depends only on `i` and `range`.
-SPAR_HOST_DEVICE constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {
-  return ((i * 0x9e3779b97f4a7c15u) >> 32) * range >> 32; // requires range < 2^32
 }
 
 /// The smallest length of a vector that `largest` samples. For shorter vectors, histograms of all values are faster.
@@ -171,6 +166,132 @@ std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begi
   return first + take_at_least(x.data() + last, x.size() - last, static_cast<magnitude<T>>(where.threshold + 1),
                                begin + last, out_i + first, out_v + first, where.count - first)
                      .count;
+}
+
+namespace detail {
+
+/// The number of values that `take_from_buckets` searches for candidates at once: few enough for the cache. Buckets
+/// that are longer are searched by `largest`, which has a sample of its own.
+inline constexpr std::size_t bucket_window = std::size_t{1} << 16;
+
+/// Returns a magnitude that slightly more than `k` of each `bucket` values of `x` should reach, by a sample of `x`.
+template <ranked T>
+magnitude<T> guess_for_buckets(std::span<const T> x, std::size_t bucket, std::size_t k, std::span<T> sample) {
+  const std::size_t length = std::max<std::size_t>(1, x.size() / sample.size());
+  const std::size_t parts = std::min(sample.size(), x.size());
+  // The k largest of a bucket, about three standard deviations, and what a small k needs in addition.
+  const std::size_t wanted = k + (std::size_t{3} << (std::bit_width(k) / 2)) + 4;
+  const std::size_t rank = parts * wanted / bucket + 1;
+  if (rank >= parts) return 1;
+  for (std::size_t p = 0; p < parts; ++p) sample[p] = x[p * length + scatter_of(p, length)];
+  return largest_by_digits(std::span<const T>(sample).data(), parts, rank, sample).threshold;
+}
+
+/// Leaves the positions of the k largest of the `count` values of `x` at the ascending positions `at` in at[0, k).
+/// There must be at least k values, whose magnitudes are at least `lowest`. `keys` has room for `count` magnitudes,
+/// rounded up to a multiple of 16.
+template <ranked T>
+[[gnu::noinline]] void keep_largest_positions(const T* x, std::uint32_t* at, std::size_t count, std::size_t k,
+                                              magnitude<T> lowest, magnitude<T>* __restrict keys) {
+  using M = magnitude<T>;
+  constexpr std::size_t block = 16;
+  M most = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    keys[i] = magnitude_of(x[at[i]]);
+    most = std::max(most, keys[i]);
+  }
+  const std::size_t padded = (count + block - 1) / block * block;
+  for (std::size_t i = count; i < padded; ++i) keys[i] = 0;
+  const auto reach = [&](M threshold) {
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < padded; i += block) {
+      M here = 0;
+      for (std::size_t b = 0; b < block; ++b) here = static_cast<M>(here + static_cast<M>(keys[i + b] >= threshold));
+      number += here;
+    }
+    return number;
+  };
+  // Bisects until exactly k values reach `low`, or low + 1 == high, so that k cuts through values of equal magnitude.
+  M low = lowest;
+  std::size_t reaching = count, above = 0; // the numbers of values that reach `low`, and that exceed `most`
+  for (M beyond = most; reaching != k && low < beyond;) {
+    const M middle = static_cast<M>(beyond - (beyond - low) / 2);
+    const std::size_t number = reach(middle);
+    if (number >= k) {
+      low = middle;
+      reaching = number;
+    } else {
+      beyond = static_cast<M>(middle - 1);
+      above = number;
+    }
+  }
+  std::size_t ties = reaching == k ? reaching : k - above; // of the values with magnitude `low`, the first are kept
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    at[kept] = at[i];
+    const bool equal = keys[i] == low;
+    kept += static_cast<std::size_t>(keys[i] > low) | static_cast<std::size_t>(equal && ties != 0);
+    ties -= static_cast<std::size_t>(equal && ties != 0);
+  }
+}
+
+} // namespace detail
+
+/// Moves the `k` largest entries of each `bucket` consecutive values of `x` to the output arrays, or all nonzeros of a
+/// bucket with fewer than k nonzeros, and leaves zeros in `x`. Entries are in ascending order of their positions; of
+/// equal magnitudes, the lowest positions are taken. Returns the number of entries. The last bucket may be shorter.
+///
+/// Finds the candidates of many buckets in one pass, by a threshold from a sample, and then the k largest candidates of
+/// each bucket. A bucket with fewer than k candidates is searched on its own.
+template <ranked T, index_type Index>
+std::size_t take_from_buckets(std::span<T> x, std::size_t bucket, std::size_t k, Index* out_i, T* out_v, pool& memory) {
+  std::size_t count = 0;
+  const auto search = [&](std::size_t begin, std::size_t end) {
+    const auto part = x.subspan(begin, end - begin);
+    count += take_largest(part, largest<T>(part, k, memory), begin, out_i + count, out_v + count);
+  };
+  const std::size_t n = x.size(), window = detail::bucket_window / bucket * bucket;
+  if (window == 0) {
+    for (std::size_t begin = 0; begin < n; begin += bucket) search(begin, std::min(n, begin + bucket));
+    return count;
+  }
+  const std::size_t longest = std::min(n, window);
+  buffer<T> sample(memory, std::min<std::size_t>(longest, 1024));
+  buffer<std::uint32_t> candidates(memory, longest);
+  buffer<magnitude<T>> keys(memory, std::min(longest, bucket) + 16);
+  for (std::size_t first = 0; first < n; first += window) {
+    const auto part = x.subspan(first, std::min(window, n - first));
+    const magnitude<T> guess = detail::guess_for_buckets(std::span<const T>(part), bucket, k, sample.span());
+    std::uint32_t* at = candidates.data();
+    detail::for_at_least(part.data(), part.size(), guess,
+                         [&](std::size_t base, const std::uint16_t* positions, std::size_t found) {
+                           for (std::size_t f = 0; f < found; ++f)
+                             at[f] = static_cast<std::uint32_t>(base + positions[f]);
+                           at += found;
+                           return true;
+                         });
+    const std::uint32_t* const last = at;
+    at = candidates.data();
+    for (std::size_t begin = 0; begin < part.size(); begin += bucket) {
+      std::uint32_t* const own = at;
+      while (at != last && *at < begin + bucket) ++at;
+      std::size_t have = static_cast<std::size_t>(at - own);
+      if (have < k && guess > 1) {
+        search(first + begin, first + std::min(begin + bucket, part.size()));
+        continue;
+      }
+      if (have > k) detail::keep_largest_positions<T>(part.data(), own, have, k, guess, keys.data());
+      have = std::min(have, k);
+      for (std::size_t e = 0; e < have; ++e) {
+        T& from = part[own[e]];
+        out_i[count + e] = static_cast<Index>(first + own[e]);
+        out_v[count + e] = from;
+        from = T{};
+      }
+      count += have;
+    }
+  }
+  return count;
 }
 
 } // namespace spar::kernel

@@ -94,31 +94,6 @@ namespace detail {
 
 #if defined(__x86_64__)
 
-/// Vectors of 16 bytes with lanes of `Bytes` bytes; the lanes of `type` are signed integers. Uses the vector extension
-/// of GCC and clang. Every x86-64 processor supports these vectors.
-template <std::size_t Bytes>
-struct lanes_of {};
-template <>
-struct lanes_of<1> {
-  using type [[gnu::vector_size(16)]] = char;
-};
-template <>
-struct lanes_of<2> {
-  using type [[gnu::vector_size(16)]] = std::int16_t;
-  using unsigned_type [[gnu::vector_size(16)]] = std::uint16_t;
-};
-template <>
-struct lanes_of<4> {
-  using type [[gnu::vector_size(16)]] = std::int32_t;
-  using unsigned_type [[gnu::vector_size(16)]] = std::uint32_t;
-  using float_type [[gnu::vector_size(16)]] = float;
-};
-template <>
-struct lanes_of<8> {
-  using type [[gnu::vector_size(16)]] = std::int64_t;
-  using unsigned_type [[gnu::vector_size(16)]] = std::uint64_t;
-};
-
 /// Compares 16 bytes of values with `threshold`, which must be in [1, greatest_magnitude<T>]. A lane of the result is
 /// negative if the magnitude of its value is at least `threshold`.
 template <class T>
@@ -140,12 +115,12 @@ template <class T>
   return std::bit_cast<lanes>(static_cast<magnitude<T>>(threshold - 1) - m);
 }
 
-/// Returns a mask of 16 values: bit e is set if the magnitude of `values[e]` is at least `threshold`. Packs the lanes
-/// with saturation, which keeps their signs.
-template <class T>
-[[gnu::always_inline]] inline unsigned at_least_16(const T* values, magnitude<T> threshold) {
+/// Returns a mask of 16 values: bit e is set if the lane of `values[e]` is negative. `lanes(at)` returns the lanes of
+/// the 16 bytes of values at `at`. Packs the lanes with saturation, which keeps their signs.
+template <class T, class Lanes>
+[[gnu::always_inline]] inline unsigned signs_of_16(const T* values, const Lanes& lanes) {
   using shorts = lanes_of<2>::type;
-  const auto part = [&](std::size_t e) { return at_least(values + e, threshold); };
+  const auto part = [&](std::size_t e) { return lanes(values + e); };
   shorts low, high;
   if constexpr (sizeof(T) == 2) {
     low = part(0);
@@ -166,12 +141,17 @@ template <class T>
       __builtin_ia32_pmovmskb128(std::bit_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
 }
 
+/// The same for 64 values.
+template <class T, class Lanes>
+[[gnu::always_inline]] inline std::uint64_t signs_of_64(const T* values, const Lanes& lanes) {
+  return signs_of_16(values, lanes) | std::uint64_t{signs_of_16(values + 16, lanes)} << 16 |
+         std::uint64_t{signs_of_16(values + 32, lanes)} << 32 | std::uint64_t{signs_of_16(values + 48, lanes)} << 48;
+}
+
 /// Returns a mask of 64 values: bit e is set if the magnitude of `values[e]` is at least `threshold`.
 template <class T>
 [[gnu::always_inline]] inline std::uint64_t at_least_mask(const T* values, magnitude<T> threshold) {
-  return at_least_16(values, threshold) | std::uint64_t{at_least_16(values + 16, threshold)} << 16 |
-         std::uint64_t{at_least_16(values + 32, threshold)} << 32 |
-         std::uint64_t{at_least_16(values + 48, threshold)} << 48;
+  return signs_of_64(values, [threshold](const T* at) { return at_least(at, threshold); });
 }
 
 #else
@@ -206,27 +186,27 @@ template <std::size_t Words>
 }
 
 /// Calls `found(base, positions, count)` for consecutive ranges of `x`, until `found` returns false. In each range, the
-/// nonzero values whose magnitude is at least `threshold` are at `base + positions[i]` for i in [0, count). Returns the
-/// number of values before the range for which `found` returned false, or n if `found` never returned false.
-template <class T, class Found>
-[[gnu::always_inline]] inline std::size_t for_at_least(const T* x, std::size_t n, magnitude<T> threshold, Found found) {
-  if (threshold > greatest_magnitude<T>) return n;
-  threshold = std::max<magnitude<T>>(threshold, 1);
+/// chosen values are at `base + positions[i]` for i in [0, count). `chosen(at)` returns whether the value at `at` is
+/// chosen, and `mask(at)` a mask of the 64 values at `at`, which is used unless `Masks` is false. Returns the number of
+/// values before the range for which `found` returned false, or n if `found` never returned false.
+template <bool Masks, class T, class Mask, class Chosen, class Found>
+[[gnu::always_inline]] inline std::size_t for_chosen(const T* x, std::size_t n, const Mask& mask, const Chosen& chosen,
+                                                     const Found& found) {
   // A range has 256 values, few enough to be processed before the next values arrive from memory.
   constexpr std::size_t words = 4;
   std::uint16_t positions[64 * words + 8];
   std::size_t e = 0;
-  if constexpr (!is_row<T>) {
+  if constexpr (Masks) {
     // Prefetches 4 KiB ahead, because the hardware stops prefetching when `found` interrupts the reading of `x`.
     constexpr std::size_t ahead = 4096 / sizeof(T);
-    constexpr std::size_t line = 64 / sizeof(T);
-    std::uint64_t mask[words];
+    constexpr std::size_t line = sizeof(T) < 64 ? 64 / sizeof(T) : 1;
+    std::uint64_t masks[words];
     for (; n - e >= 64 * words; e += 64 * words) {
       if (n - e >= ahead + 64 * words) {
         for (std::size_t l = 0; l < 64 * words; l += line) __builtin_prefetch(x + e + ahead + l);
       }
-      for (std::size_t w = 0; w < words; ++w) mask[w] = at_least_mask(x + e + 64 * w, threshold);
-      if (!found(e, positions, few_positions<words>(mask, positions))) return e;
+      for (std::size_t w = 0; w < words; ++w) masks[w] = mask(x + e + 64 * w);
+      if (!found(e, positions, few_positions<words>(masks, positions))) return e;
     }
   }
   do {
@@ -234,15 +214,30 @@ template <class T, class Found>
     std::size_t count = 0;
     for (std::size_t i = 0; i < length; ++i) {
       positions[count] = static_cast<std::uint16_t>(i);
-      if constexpr (width_of<T> > 1)
-        count += static_cast<std::size_t>(magnitude_of_row(x[e + i]) >= threshold); // magnitude_of() copies the row
-      else
-        count += static_cast<std::size_t>(magnitude_of(x[e + i]) >= threshold);
+      count += static_cast<std::size_t>(chosen(x + e + i));
     }
     if (!found(e, positions, count)) return e;
     e += length;
   } while (e < n);
   return n;
+}
+
+/// `for_chosen` for the nonzero values whose magnitude is at least `threshold`.
+template <class T, class Found>
+[[gnu::always_inline]] inline std::size_t for_at_least(const T* x, std::size_t n, magnitude<T> threshold,
+                                                       const Found& found) {
+  if (threshold > greatest_magnitude<T>) return n;
+  threshold = std::max<magnitude<T>>(threshold, 1);
+  const auto mask = [threshold](const T* at) {
+    if constexpr (!is_row<T>) return at_least_mask(at, threshold);
+  };
+  const auto chosen = [threshold](const T* at) {
+    if constexpr (width_of<T> > 1)
+      return magnitude_of_row(*at) >= threshold; // magnitude_of() copies the row
+    else
+      return magnitude_of(*at) >= threshold;
+  };
+  return for_chosen<!is_row<T>>(x, n, mask, chosen, found);
 }
 
 } // namespace detail

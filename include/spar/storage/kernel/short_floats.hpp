@@ -6,6 +6,7 @@
 #include <spar/core/element.hpp>
 #include <spar/core/host_device.hpp>
 #include <spar/core/non_finite.hpp>
+#include <spar/storage/kernel/bits.hpp>
 
 #include <array>
 #include <bit>
@@ -22,14 +23,45 @@ namespace detail {
 /// The number of values in an inner loop; a constant, so that compilers vectorise the loop.
 inline constexpr std::size_t short_block = 32;
 
-/// Returns a mask with all bits set if the condition holds, otherwise 0. `select` uses masks, because selection by a
-/// mask vectorises on every processor.
+// The codes are computed from bits in a V: a std::int32_t, or four of them in a vector. Selection by a mask vectorises
+// on every processor.
+
+/// Returns a mask with all bits set if the condition holds, otherwise 0.
 SPAR_HOST_DEVICE constexpr std::int32_t mask_of(bool condition) noexcept {
   return -static_cast<std::int32_t>(condition);
 }
-SPAR_HOST_DEVICE constexpr std::int32_t select(std::int32_t mask, std::int32_t yes, std::int32_t no) noexcept {
+template <class V>
+SPAR_HOST_DEVICE constexpr V select(V mask, V yes, V no) noexcept {
   return (yes & mask) | (no & ~mask);
 }
+/// Returns a + b; the sum wraps around.
+SPAR_HOST_DEVICE constexpr std::int32_t added(std::int32_t a, std::int32_t b) noexcept {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
+/// Returns the bits of the sum, or the difference, of the floats with the bits `a` and `b`.
+SPAR_HOST_DEVICE inline std::int32_t plus(std::int32_t a, std::int32_t b) noexcept {
+  return __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, a) + __builtin_bit_cast(float, b));
+}
+SPAR_HOST_DEVICE inline std::int32_t minus(std::int32_t a, std::int32_t b) noexcept {
+  return __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, a) - __builtin_bit_cast(float, b));
+}
+
+#if defined(__x86_64__)
+using four = lanes_of<4>::type;
+using four_floats = lanes_of<4>::float_type;
+
+[[gnu::always_inline]] inline four mask_of(four comparison) noexcept { return comparison; }
+[[gnu::always_inline]] inline four added(four a, four b) noexcept {
+  return std::bit_cast<four>(std::bit_cast<lanes_of<4>::unsigned_type>(a) +
+                             std::bit_cast<lanes_of<4>::unsigned_type>(b));
+}
+[[gnu::always_inline]] inline four plus(four a, four b) noexcept {
+  return std::bit_cast<four>(std::bit_cast<four_floats>(a) + std::bit_cast<four_floats>(b));
+}
+[[gnu::always_inline]] inline four minus(four a, four b) noexcept {
+  return std::bit_cast<four>(std::bit_cast<four_floats>(a) - std::bit_cast<four_floats>(b));
+}
+#endif
 
 } // namespace detail
 
@@ -40,15 +72,17 @@ struct bfloat16_code {
   static constexpr double relative_error = 0x1p-8;
   static constexpr double smallest = 0x1p-133; ///< the smallest positive number
 
-  SPAR_HOST_DEVICE static std::uint16_t encode(float x) {
-    const auto bits = __builtin_bit_cast(std::uint32_t, x);
-    const auto rounded = static_cast<std::int32_t>(bits + 0x7fffU + (bits >> 16 & 1U));
-    const auto quiet = static_cast<std::int32_t>(bits | 0x400000U);
-    const std::int32_t is_nan = detail::mask_of(static_cast<std::int32_t>(bits & 0x7fffffffU) > 0x7f800000);
-    return static_cast<std::uint16_t>(detail::select(is_nan, quiet, rounded) >> 16);
+  /// The code of the float with these bits, with the sign extended to 32 bits.
+  template <class V>
+  SPAR_HOST_DEVICE [[gnu::always_inline]] static V encode_bits(V bits) {
+    const V rounded = detail::added(bits, 0x7fff + (bits >> 16 & 1));
+    const V is_nan = detail::mask_of((bits & 0x7fffffff) > 0x7f800000);
+    return detail::select(is_nan, bits | 0x400000, rounded) >> 16;
   }
-  SPAR_HOST_DEVICE static float decode(std::uint16_t code) {
-    return __builtin_bit_cast(float, static_cast<std::uint32_t>(code) << 16);
+  /// The bits of the float whose code is in the upper half of `high`.
+  template <class V>
+  SPAR_HOST_DEVICE [[gnu::always_inline]] static V decode_bits(V high) {
+    return high;
   }
 };
 
@@ -59,40 +93,105 @@ struct half_code {
   static constexpr double relative_error = 0x1p-10;
   static constexpr double smallest = 0x1p-24; ///< the smallest positive number
 
-  SPAR_HOST_DEVICE static std::uint16_t encode(float x) {
-    const auto bits = __builtin_bit_cast(std::int32_t, x);
-    const std::int32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    const std::int32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13;
+  template <class V>
+  SPAR_HOST_DEVICE [[gnu::always_inline]] static V encode_bits(V bits) {
+    const V magnitude = bits & 0x7fffffff;
+    const V normal = (magnitude - ((112 << 23) - 0xfff) + (magnitude >> 13 & 1)) >> 13;
     // Between 0.5 and 1, floats are 2^-24 apart, so adding 0.5 rounds a magnitude below 2^-14 to a multiple of 2^-24.
-    const std::int32_t subnormal =
-        __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, magnitude) + 0.5F) - 0x3f000000;
-    const std::int32_t finite = detail::select(detail::mask_of(magnitude < 0x38800000), subnormal, normal);
-    const std::int32_t special = 0x7c00 | (0x200 & detail::mask_of(magnitude > 0x7f800000));
-    return static_cast<std::uint16_t>(sign | detail::select(detail::mask_of(magnitude >= 0x477ff000), special, finite));
+    const V subnormal = detail::plus(magnitude, V{} + 0x3f000000) - 0x3f000000;
+    const V finite = detail::select(detail::mask_of(magnitude < 0x38800000), subnormal, normal);
+    const V special = (detail::mask_of(magnitude > 0x7f800000) & 0x200) | 0x7c00;
+    return (bits >> 31 & ~0x7fff) | detail::select(detail::mask_of(magnitude >= 0x477ff000), special, finite);
   }
-  SPAR_HOST_DEVICE static float decode(std::uint16_t code) {
-    const std::int32_t magnitude = code & 0x7fff, shifted = magnitude << 13;
-    const auto finite = __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, shifted) * 0x1p112F);
-    const std::int32_t bits = detail::select(detail::mask_of(magnitude >= 0x7c00), shifted | 0x7f800000, finite);
-    return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) | (code & 0x8000U) << 16);
+  template <class V>
+  SPAR_HOST_DEVICE [[gnu::always_inline]] static V decode_bits(V high) {
+    const V shifted = (high & 0x7fff0000) >> 3;
+    // Below 2^-14, the magnitude is a multiple of 2^-24: subtracts 2^-14 from the sum of both, because some processors
+    // are slow with operands that are denormal floats.
+    const V subnormal = detail::mask_of(shifted < (1 << 23)), special = detail::mask_of(shifted >= (31 << 23));
+    const V finite = detail::minus(shifted + (112 << 23) + (subnormal & (1 << 23)), subnormal & (113 << 23));
+    return (finite + (special & (112 << 23))) | (high & ~0x7fffffff);
   }
 };
 
+/// The code of `x`.
+template <class Code>
+SPAR_HOST_DEVICE std::uint16_t short_of(float x) {
+  return static_cast<std::uint16_t>(Code::encode_bits(__builtin_bit_cast(std::int32_t, x)));
+}
+/// The float with the code `code`.
+template <class Code>
+SPAR_HOST_DEVICE float float_of(std::uint16_t code) {
+  return __builtin_bit_cast(float,
+                            Code::decode_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(code) << 16)));
+}
+
 namespace detail {
+
+/// Encodes `short_block` floats.
+template <class Code>
+[[gnu::always_inline]] inline void encode_block(const float* __restrict x, std::uint16_t* __restrict out) {
+#if defined(__x86_64__)
+  for (std::size_t b = 0; b < short_block; b += 8) {
+    four low, high;
+    std::memcpy(&low, x + b, sizeof low);
+    std::memcpy(&high, x + b + 4, sizeof high);
+    // Packs with saturation, which the sign-extended codes do not need.
+    const auto codes = __builtin_ia32_packssdw128(Code::encode_bits(low), Code::encode_bits(high));
+    std::memcpy(out + b, &codes, sizeof codes);
+  }
+#else
+  for (std::size_t b = 0; b < short_block; ++b) out[b] = short_of<Code>(x[b]);
+#endif
+}
+/// Decodes `short_block` floats.
+template <class Code>
+[[gnu::always_inline]] inline void decode_block(const std::uint16_t* __restrict in, float* __restrict out) {
+#if defined(__x86_64__)
+  using eight = lanes_of<2>::type;
+  for (std::size_t b = 0; b < short_block; b += 8) {
+    eight codes;
+    std::memcpy(&codes, in + b, sizeof codes);
+    const auto decoded = [](eight code_in_upper_half) {
+      return Code::decode_bits(std::bit_cast<four>(code_in_upper_half));
+    };
+    const four low = decoded(__builtin_shufflevector(eight{}, codes, 0, 8, 1, 9, 2, 10, 3, 11));
+    const four high = decoded(__builtin_shufflevector(eight{}, codes, 4, 12, 5, 13, 6, 14, 7, 15));
+    std::memcpy(out + b, &low, sizeof low);
+    std::memcpy(out + b + 4, &high, sizeof high);
+  }
+#else
+  for (std::size_t b = 0; b < short_block; ++b) out[b] = float_of<Code>(in[b]);
+#endif
+}
 
 template <class Code, class T>
 [[gnu::noinline]] void encode_whole(const T* __restrict x, std::size_t n, std::uint16_t* __restrict out) {
   std::size_t e = 0;
-  for (; e + short_block <= n; e += short_block)
-    for (std::size_t b = 0; b < short_block; ++b) out[e + b] = Code::encode(static_cast<float>(x[e + b]));
-  for (; e < n; ++e) out[e] = Code::encode(static_cast<float>(x[e]));
+  for (; e + short_block <= n; e += short_block) {
+    if constexpr (code_of<T> == element_code::float32) {
+      encode_block<Code>(x + e, out + e);
+    } else {
+      float block[short_block];
+      for (std::size_t b = 0; b < short_block; ++b) block[b] = static_cast<float>(x[e + b]);
+      encode_block<Code>(block, out + e);
+    }
+  }
+  for (; e < n; ++e) out[e] = short_of<Code>(static_cast<float>(x[e]));
 }
 template <class Code, class T>
 [[gnu::noinline]] void decode_whole(const std::uint16_t* __restrict in, std::size_t n, T* __restrict out) {
   std::size_t e = 0;
-  for (; e + short_block <= n; e += short_block)
-    for (std::size_t b = 0; b < short_block; ++b) out[e + b] = static_cast<T>(Code::decode(in[e + b]));
-  for (; e < n; ++e) out[e] = static_cast<T>(Code::decode(in[e]));
+  for (; e + short_block <= n; e += short_block) {
+    if constexpr (code_of<T> == element_code::float32) {
+      decode_block<Code>(in + e, out + e);
+    } else {
+      float block[short_block];
+      decode_block<Code>(in + e, block);
+      for (std::size_t b = 0; b < short_block; ++b) out[e + b] = static_cast<T>(block[b]);
+    }
+  }
+  for (; e < n; ++e) out[e] = static_cast<T>(float_of<Code>(in[e]));
 }
 inline bool is_aligned(const std::byte* at) noexcept {
   return reinterpret_cast<std::uintptr_t>(at) % alignof(std::uint16_t) == 0;
@@ -106,7 +205,7 @@ template <class Code, element T>
 void encode_short(const T* x, std::size_t n, std::byte* out) {
   if (detail::is_aligned(out)) return detail::encode_whole<Code>(x, n, reinterpret_cast<std::uint16_t*>(out));
   for (std::size_t e = 0; e < n; ++e) {
-    const std::uint16_t code = Code::encode(static_cast<float>(x[e]));
+    const std::uint16_t code = short_of<Code>(static_cast<float>(x[e]));
     std::memcpy(out + 2 * e, &code, 2);
   }
 }
@@ -118,7 +217,7 @@ void decode_short(const std::byte* in, std::size_t n, T* out) {
   for (std::size_t e = 0; e < n; ++e) {
     std::uint16_t code = 0;
     std::memcpy(&code, in + 2 * e, 2);
-    out[e] = static_cast<T>(Code::decode(code));
+    out[e] = static_cast<T>(float_of<Code>(code));
   }
 }
 
