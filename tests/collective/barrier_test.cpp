@@ -143,5 +143,70 @@ TEST(barrier, that_meets_another_collective_is_a_mismatch) {
                spar::mismatch);
 }
 
+/// Ranks make different calls before they leave together, and none after it.
+struct leave_together {
+  std::atomic<int>* come;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(2000, 1.0F);
+    auto before = spar::start_allreduce(net, std::span(x));
+    auto named = spar::start_barrier(net, spar::named{"first"});
+    if (net.size() > 1) { // the calls are in flight
+      EXPECT_THROW((void)spar::start_leave(net), spar::invalid_argument);
+    }
+    co_await std::move(before);
+    co_await std::move(named);
+    ++*come;
+    auto leaving = spar::start_leave(net);
+    co_await std::move(leaving);
+    EXPECT_EQ(*come, net.size());
+    std::uint64_t rounds = 0;
+    while ((1 << rounds) < net.size()) ++rounds;
+    EXPECT_EQ(leaving.statistics().messages_sent, rounds);
+    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x)), spar::invalid_argument);
+    EXPECT_THROW((void)spar::start_barrier(net, spar::named{"second"}), spar::invalid_argument);
+    EXPECT_THROW((void)spar::start_leave(net), spar::invalid_argument);
+    EXPECT_FALSE(net.dead());
+  }
+};
+
+TEST(leave, waits_for_all_ranks_and_ends_the_communicator) {
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : all_ranks) {
+      std::atomic<int> come = 0;
+      run(where, ranks, leave_together{&come});
+      EXPECT_EQ(come, ranks) << where;
+    }
+  }
+}
+
+TEST(leave, blocks_until_the_last_rank_comes) {
+  std::atomic<int> come = 0;
+  spar::thread_group group(5);
+  group.run([&](spar::threads& inner) {
+    ++come;
+    spar::counting<spar::threads> net(inner);
+    spar::leave(net);
+    EXPECT_EQ(come, 5);
+    std::vector<float> x(10);
+    EXPECT_THROW(spar::allreduce(net, x), spar::invalid_argument);
+    EXPECT_THROW(spar::barrier(inner), spar::invalid_argument); // the wrapped communicator has ended, too
+  });
+}
+
+TEST(leave, that_meets_another_collective_is_a_mismatch) {
+  spar::thread_group group(3);
+  EXPECT_THROW(group.run([&](spar::threads& net) { net.rank() == 1 ? spar::barrier(net) : spar::leave(net); }),
+               spar::mismatch);
+}
+
+TEST(leave, without_a_rank_that_has_left_alone_fails) {
+  spar::thread_group group(3);
+  EXPECT_THROW(group.run([&](spar::threads& net) {
+    if (net.rank() != 1) spar::leave(net);
+  }),
+               spar::peer_failed);
+}
+
 } // namespace
 } // namespace spar_test

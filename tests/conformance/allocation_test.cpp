@@ -551,7 +551,7 @@ TEST(allocations_of_a_simulator, are_given_back_after_an_error_too) {
     };
     spar::simulator_options options;
     options.memory = &upstream;
-    EXPECT_THROW(run_sim(5, fails{}, options), spar::deadlock);
+    EXPECT_THROW(run_sim(5, fails{}, options), spar::peer_failed);
   }
   EXPECT_EQ(upstream.outstanding(), 0);
 }

@@ -103,7 +103,10 @@ TEST(progress_thread, ends_a_call_whose_deadline_is_over) {
   group.run([&](spar::threads& net) {
     net.set_deadline(0.05);
     const spar::progress_thread progress(net);
-    if (net.rank() == 1) return;
+    if (net.rank() == 1) {
+      while (!net.dead()) std::this_thread::sleep_for(1ms);
+      return;
+    }
     std::vector<float> x(10, 1.0F);
     auto call = spar::start_allreduce(net, std::span(x));
     while (!net.dead()) std::this_thread::sleep_for(1ms);
@@ -114,8 +117,11 @@ TEST(progress_thread, ends_a_call_whose_deadline_is_over) {
 TEST(progress_thread, ends_a_call_whose_deadline_is_set_while_it_sleeps) {
   spar::thread_group group{2};
   group.run([](spar::threads& net) {
-    if (net.rank() == 1) return;
     const spar::progress_thread progress(net);
+    if (net.rank() == 1) {
+      while (!net.dead()) std::this_thread::sleep_for(1ms);
+      return;
+    }
     std::this_thread::sleep_for(100ms);
     net.set_deadline(0.1); // shorter than the default of 600 s
     std::vector<float> x(10, 1.0F);

@@ -180,6 +180,22 @@ TEST(nccl_failure, of_a_rank_that_does_not_destroy_its_communicator_is_a_timeout
   for (const outcome& o : ended) EXPECT_EQ(o.did.aborts, 1U);
 }
 
+/// Rank 0 makes one call, with a payload that travels by NCCL, and leaves; the others make another one.
+TEST(nccl_failure, of_a_rank_that_has_left_is_named) {
+  for (std::uint64_t seed = 1; seed < 20; ++seed) {
+    reset(seed);
+    const auto ended = outcomes(20, [](spar::threads& control) {
+      net_type net(control);
+      std::vector<float> x(10'000, control.rank() == 0 ? 1.0F : 0.0F);
+      spar::broadcast(net, std::span(x), 0);
+      EXPECT_EQ(x.back(), 1.0F);
+      if (control.rank() != 0) spar::broadcast(net, std::span(x), 0);
+    });
+    for (const std::size_t r : {1U, 2U})
+      EXPECT_TRUE(ended[r].has("rank 0 has left (calls without a name: 2), but rank ")) << ended[r].error;
+  }
+}
+
 /// A collective in which rank 0 sends `sent` bytes to rank 1, which expects `expected` bytes.
 struct send_once {
   template <spar::transport Net>

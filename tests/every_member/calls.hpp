@@ -96,6 +96,8 @@ void call_others(Net& net, std::vector<T>& x, const spar::sparse_stream<T>& mine
   if (!second.done()) second.cancel();
   (void)second.statistics();
   set_network(net, network_model{});
+  leave(net);
+  start_leave(net).wait();
 }
 
 /// What a program asks of a communicator.

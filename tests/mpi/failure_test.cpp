@@ -189,6 +189,83 @@ TEST(mpi_errors, a_handle_may_outlive_its_communicator) {
   }
 }
 
+/// Rank 0 leaves after two broadcasts, and the others wait for a third.
+TEST(mpi_errors, a_root_that_leaves_at_once_ends_only_the_calls_that_it_has_not_made) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  for (const std::size_t n : {10U, 500'000U}) {
+    for (const bool is_named : {false, true}) {
+      std::optional<spar::mpi> net(std::in_place, MPI_COMM_WORLD);
+      if (net->rank() != 0) usleep(20'000); // rank 0 leaves first
+      std::string text;
+      try {
+        for (int call = 0; call < (net->rank() == 0 ? 2 : 3); ++call) {
+          std::vector<float> x(n, net->rank() == 0 ? static_cast<float>(call + 1) : 0.0F);
+          if (is_named)
+            spar::broadcast(*net, spar::named{"weights"}, std::span(x), 0);
+          else
+            spar::broadcast(*net, std::span(x), 0);
+          EXPECT_EQ(x.back(), static_cast<float>(call + 1));
+        }
+      } catch (const spar::peer_failed& e) {
+        text = e.what();
+      }
+      if (net->rank() != 0) {
+        EXPECT_NE(text.find(is_named ? "rank 0 has left (calls of this name: 2), but rank "
+                                     : "rank 0 has left (calls without a name: 2), but rank "),
+                  std::string::npos)
+            << text;
+      }
+    }
+  }
+}
+
+TEST(mpi_errors, after_an_agreed_leave_every_call_is_refused) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    spar::mpi net{MPI_COMM_WORLD};
+    std::vector<float> x(attempt == 0 ? 10U : 500'000U, 1.0F);
+    spar::allreduce(net, std::span(x));
+    spar::leave(net);
+    EXPECT_THROW(spar::allreduce(net, std::span(x)), spar::invalid_argument);
+    EXPECT_THROW((void)spar::start_barrier(net, spar::named{"a"}), spar::invalid_argument);
+    EXPECT_THROW((void)net.split(0, 0), spar::invalid_argument);
+    EXPECT_FALSE(net.dead());
+  }
+}
+
+int freed = 0; // communicators with the attribute of the next test
+
+/// MPI calls the function of an attribute when it frees the communicator.
+TEST(mpi_errors, failed_communicators_are_freed) {
+  int key = MPI_KEYVAL_INVALID;
+  const auto count = [](MPI_Comm, int, void*, void*) {
+    ++freed;
+    return MPI_SUCCESS;
+  };
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, count, &key, nullptr);
+  constexpr int communicators = 6;
+  for (int i = 0; i < communicators; ++i) {
+    spar::mpi net{MPI_COMM_WORLD};
+    MPI_Comm_set_attr(net.communicator(), key, nullptr);
+    if (i % 3 == 0) {
+      spar::abort(net, "enough");
+    } else { // calls that some ranks end early, with messages in flight
+      std::vector<float> x(i % 2 == 0 ? 10U : 500'000U, 1.0F);
+      if (net.rank() == 0) x.resize(x.size() - 1);
+      try {
+        spar::allreduce(net, std::span(x));
+      } catch (const spar::error&) {
+      }
+    }
+  }
+  for (int least = 0, attempt = 0; least < communicators && attempt < 1000; ++attempt) {
+    const spar::mpi later{MPI_COMM_WORLD}; // its constructor receives the last messages of the others
+    MPI_Allreduce(&freed, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  }
+  EXPECT_EQ(freed, communicators);
+  MPI_Comm_free_keyval(&key);
+}
+
 /// Mean time to create and to destroy a communicator that `fail` kills in between.
 template <class Fail>
 double seconds_of_a_dead_communicator(Fail fail) {

@@ -30,7 +30,7 @@ TEST(deadline, is_not_over_for_a_rank_that_is_only_late) {
 TEST(deadline, is_looked_at_by_polling_too) {
   spar::thread_group group{2};
   group.run([&](spar::threads& net) {
-    if (net.rank() == 1) return;
+    if (net.rank() == 1) return stay_silent(net);
     net.set_deadline(0.05);
     std::vector<float> x(100, 1.0F);
     auto call = spar::start_allreduce(net, std::span(x));
@@ -167,9 +167,13 @@ struct silent_in_the_simulator {
   std::vector<double>* ended;
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
-    if (net.rank() == 1) co_return;
     net.set_deadline(2.5);
     std::vector<float> x(100, 1.0F);
+    if (net.rank() == 1) {
+      auto late = net.sleep(10);
+      co_await late;
+      co_return;
+    }
     auto call = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
     try {
       co_await std::move(call);
@@ -184,7 +188,7 @@ struct silent_in_the_simulator {
 TEST(deadline, is_looked_at_in_rare_polls_too) {
   spar::thread_group group{2};
   group.run([](spar::threads& net) {
-    if (net.rank() == 1) return;
+    if (net.rank() == 1) return stay_silent(net);
     net.set_deadline(0.1);
     std::vector<float> x(10, 1.0F);
     auto call = spar::start_allreduce(net, std::span(x));
@@ -209,7 +213,11 @@ struct late_silence {
     std::vector<float> x(100, 1.0F);
     auto first = spar::start_allreduce(net, std::span(x));
     co_await std::move(first);
-    if (net.rank() == 1) co_return;
+    if (net.rank() == 1) {
+      auto late = net.sleep(10);
+      co_await late;
+      co_return;
+    }
     auto second = spar::start_allreduce(net, std::span(x));
     try {
       co_await std::move(second);
@@ -372,6 +380,217 @@ TEST(checksums, results_are_the_same_with_them) {
       EXPECT_EQ(x[1], 3.0F);
       EXPECT_EQ(x[5], 6.0F);
     });
+  }
+}
+
+/// Rank 0 broadcasts and leaves at once; the other ranks make one more call if `one_more`, which must fail.
+struct root_that_leaves {
+  std::size_t n;
+  bool one_more;
+  bool is_named;
+  std::vector<std::string>* errors;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<float> x(n);
+    std::string& text = (*errors)[static_cast<std::size_t>(net.rank())];
+    const int calls = one_more && net.rank() != 0 ? 4 : 3;
+    try {
+      for (int call = 0; call < calls; ++call) {
+        if (net.rank() == 0) x.assign(n, static_cast<float>(call + 1));
+        if (is_named) {
+          auto pending = spar::start_broadcast(net, spar::named{"weights"}, std::span(x), 0);
+          co_await std::move(pending);
+        } else {
+          auto pending = spar::start_broadcast(net, std::span(x), 0);
+          co_await std::move(pending);
+        }
+        EXPECT_EQ(x, std::vector<float>(n, static_cast<float>(call + 1)));
+        EXPECT_LT(call, 3);
+      }
+    } catch (const spar::peer_failed& e) {
+      text = e.what();
+    }
+  }
+};
+
+/// `run_on(ranks, program)` runs a program on new ranks.
+template <class Run>
+void a_root_leaves(const Run& run_on) {
+  for (const std::size_t n : sizes) {
+    for (const bool is_named : {false, true}) {
+      for (const bool one_more : {false, true}) {
+        std::vector<std::string> errors(4);
+        run_on(4, root_that_leaves{n, one_more, is_named, &errors});
+        const std::string expected =
+            spar::sentence("rank 0 has left (calls ", is_named ? "of this name" : "without a name", ": 3), but rank ");
+        for (std::size_t r = 0; r < 4; ++r) {
+          SCOPED_TRACE(testing::Message() << n << " values, rank " << r << (is_named ? ", named" : ""));
+          EXPECT_EQ(errors[r].empty(), !one_more || r == 0) << errors[r];
+          if (!errors[r].empty()) {
+            EXPECT_NE(errors[r].find(expected), std::string::npos) << errors[r];
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(leaving, a_root_that_leaves_at_once_ends_only_the_calls_that_it_has_not_made) {
+  for (const mode where : all_modes) {
+    SCOPED_TRACE(testing::Message() << where);
+    a_root_leaves([=](spar::rank_t ranks, const auto& program) { run(where, ranks, program); });
+  }
+}
+
+TEST(leaving, in_any_order_of_messages) {
+  for (std::uint64_t seed = 1; has_sim && seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    a_root_leaves([=](spar::rank_t ranks, const auto& program) { run_sim(ranks, program, random_order(seed)); });
+  }
+}
+
+TEST(leaving, a_program_may_run_again_on_the_same_ranks) {
+  spar::thread_group threads(3);
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    threads.run([=](spar::threads& net) {
+      std::vector<float> x(10, static_cast<float>(attempt));
+      for (int call = 0; call < attempt % 3; ++call) spar::broadcast(net, std::span(x), call);
+    });
+  }
+}
+
+/// Rank 0 says that it has left before it makes its last call, as if the text had overtaken the messages of the call.
+TEST(leaving, what_overtakes_the_last_messages_ends_no_call) {
+  using purpose = spar::control_message::purpose;
+  spar::thread_group group(2);
+  group.run([](spar::threads& net) {
+    std::vector<float> x(10, 1.0F);
+    if (net.rank() == 0) {
+      const std::string text = spar::detail::leavers::text_of({.unnamed = 1});
+      net.port().post(spar::part_of(purpose::left, 0, text, 0), 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50)); // rank 1 should wait meanwhile
+    }
+    spar::broadcast(net, std::span(x), 0);
+    if (net.rank() == 1) {
+      EXPECT_THROW(spar::broadcast(net, std::span(x), 0), spar::peer_failed);
+    }
+  });
+}
+
+TEST(leaving, is_certain_only_for_calls_that_the_rank_has_not_made) {
+  using calls = spar::detail::calls_of_leaver;
+  using spar::detail::leavers;
+  const auto unnamed = [](std::uint64_t n) { return n / 2048 * spar::max_in_flight + n % 2048; };
+  for (const std::uint64_t made : {0, 1, 2047, 2048, 2049, 10'000}) {
+    const calls its{.unnamed = made};
+    for (const std::uint64_t call : {0, 1, 2046, 2047, 2048, 2049, 2050, 9'999, 10'000})
+      EXPECT_EQ(its.lack(unnamed(call)), call >= made) << made << " " << call;
+  }
+  leavers all;
+  const std::uint64_t of_names[] = {7, 0, 2};
+  all.add(3, leavers::text_of({.unnamed = 5, .named = {reinterpret_cast<const char*>(of_names), sizeof(of_names)}}));
+  all.add(3, leavers::text_of({})); // only the first text counts
+  ASSERT_NE(all.find(3), nullptr);
+  EXPECT_EQ(all.find(2), nullptr);
+  const auto named = [](std::uint64_t name, std::uint64_t turn) { return turn * spar::max_in_flight + 2048 + name; };
+  for (const std::uint64_t name : {0, 1, 2, 3, 59}) {
+    const std::uint64_t made = name < 3 ? of_names[name] : 0;
+    for (const std::uint64_t turn : {0, 1, 2, 6, 7, 8}) EXPECT_EQ(all.find(3)->lack(named(name, turn)), turn >= made);
+  }
+  EXPECT_FALSE(all.find(3)->lack(named(60, 0))); // of later names it says nothing
+  EXPECT_THROW(all.add(1, ""), spar::corrupt_message);
+  EXPECT_THROW(all.add(1, "123456789"), spar::corrupt_message);
+}
+
+/// In a ring, each rank waits for the next, and rank 3 makes no call.
+struct chain {
+  std::vector<std::string>* errors;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    net.set_deadline(0.2);
+    std::vector<float> x(10, 1.0F);
+    if (net.rank() == 3) {
+      if constexpr (requires { net.sleep(1); }) {
+        auto late = net.sleep(1);
+        co_await late;
+      } else {
+        stay_silent(net);
+      }
+      co_return;
+    }
+    try {
+      auto pending = spar::start_allreduce(net, std::span(x), spar::ring{});
+      co_await std::move(pending);
+    } catch (const spar::error& e) {
+      (*errors)[static_cast<std::size_t>(net.rank())] = e.what();
+    }
+  }
+};
+
+TEST(deadline, names_the_rank_at_the_end_of_the_chain_of_waits) {
+  std::vector<std::string> errors(4);
+  const auto check = [&] {
+    for (const std::size_t r : {0U, 1U, 2U})
+      EXPECT_NE(errors[r].find("; rank 3 is in no call (calls without a name: 0)"), std::string::npos) << errors[r];
+  };
+  if (has_sim) {
+    run_sim(4, chain{&errors});
+    check();
+  }
+  if (has_threads) {
+    run_threads(4, chain{&errors});
+    check();
+  }
+}
+
+TEST(deadline, of_a_rank_that_answers_nothing_says_so) {
+  spar::thread_group group(2);
+  std::atomic<bool> ended{false};
+  group.run([&](spar::threads& net) {
+    if (net.rank() == 1) {
+      while (!ended) std::this_thread::yield();
+      return;
+    }
+    net.set_deadline(0.05);
+    std::vector<float> x(10, 1.0F);
+    const std::string text = text_of<spar::timeout>([&] { spar::allreduce(net, std::span(x)); });
+    EXPECT_NE(text.find("rank 1 has not answered for 0.05 s"), std::string::npos) << text;
+    ended = true;
+  });
+}
+
+struct names_that_differ {
+  std::vector<std::string>* errors;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    net.set_deadline(0.2);
+    std::vector<float> x(10, 1.0F);
+    try {
+      auto pending = spar::start_allreduce(net, spar::named{net.rank() == 0 ? "layer 1" : "layer1"}, std::span(x));
+      co_await std::move(pending);
+    } catch (const spar::error& e) {
+      (*errors)[static_cast<std::size_t>(net.rank())] = e.what();
+    }
+  }
+};
+
+TEST(deadline, names_the_collectives_of_both_ranks) {
+  std::vector<std::string> errors(2);
+  const auto check = [&] {
+    for (const std::string& text : errors) {
+      EXPECT_NE(text.find("named layer 1"), std::string::npos) << text;
+      EXPECT_NE(text.find("named layer1"), std::string::npos) << text;
+      EXPECT_NE(text.find("these ranks wait for each other"), std::string::npos) << text;
+    }
+  };
+  if (has_sim) {
+    run_sim(2, names_that_differ{&errors});
+    check();
+  }
+  if (has_threads) {
+    run_threads(2, names_that_differ{&errors});
+    check();
   }
 }
 

@@ -13,6 +13,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/endpoint/call_table.hpp>
 #include <spar/runtime/endpoint/failure.hpp>
+#include <spar/runtime/endpoint/leavers.hpp>
 #include <spar/runtime/endpoint/loans.hpp>
 #include <spar/runtime/endpoint/waits.hpp>
 #include <spar/runtime/messages/control_message.hpp>
@@ -85,12 +86,28 @@ class endpoint {
   [[nodiscard]] const detail::loans& loans() const noexcept { return loans_; }
   /// The failure of the communicator, if any: `failed_rank()`, and `raise_peer_failed()`, which throws `peer_failed`.
   [[nodiscard]] const detail::failure& failure() const noexcept { return failure_; }
+  /// Throws `invalid_argument` if all ranks have left the communicator together.
+  void check_open() const {
+    if (closed_) raise_closed();
+  }
+  /// Called when all ranks have left the communicator together: see collective/basic/leave.hpp.
+  void close() noexcept { closed_ = true; }
   /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on
   /// the communicator any more.
   [[nodiscard]] bool dead() const noexcept { return failure_.dead(); }
   /// This rank's subscribers to control messages with the purpose `round`. The text of each of these messages begins
   /// with the number of its subscriber.
   [[nodiscard]] detail::control_subscribers& subscribers() noexcept { return subscribers_; }
+  /// The ranks that have left: see endpoint/leavers.hpp.
+  [[nodiscard]] detail::leavers& leavers() noexcept { return leavers_; }
+  /// The text by which this rank tells the others that it leaves; empty if there is no memory.
+  [[nodiscard, gnu::cold]] std::string text_of_leaver() const noexcept {
+    try {
+      return detail::leavers::text_of({calls_.unnamed(), names_.calls_by_number(detail::calls_of_leaver::max_names)});
+    } catch (...) {
+      return {};
+    }
+  }
   /// The incomplete texts, of which only some parts have arrived in control messages.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }
 
@@ -145,9 +162,6 @@ class endpoint {
   // The operations that coroutines await: see endpoint/waits.hpp.
 
   void await(operation_record& r, std::coroutine_handle<> waiting) noexcept { waits_.await(r, waiting); }
-  /// Makes the longest awaited operation fail with `timeout` if its deadline has expired at the time `now`, and returns
-  /// the time of the next deadline, in seconds; `poll_waits` calls this function.
-  double expire_waits(double now) { return waits_.expire(now, rank_, scheduler_); }
   /// Makes the longest awaited operation of `call`, or of any call if `call` is null, fail with the error `why`.
   /// Returns false if none is awaited.
   bool fail_wait(const call_identity* call, const std::exception_ptr& why) {
@@ -187,9 +201,9 @@ class endpoint {
     waits_.wake_all(scheduler_);
   }
 
-  /// Handles the control message `part`, with the purpose `abort`, `name` or `round`. The caller must handle all other
-  /// purposes. Throws `corrupt_message` if the message has another purpose or invalid contents, and `invalid_argument`
-  /// if it names a collective and 2048 names are in use.
+  /// Handles the control message `part`, with the purpose `abort`, `left`, `name` or `round`. The caller must handle
+  /// all other purposes. Throws `corrupt_message` if the message has another purpose or invalid contents, and
+  /// `invalid_argument` if it names a collective and 2048 names are in use.
   [[gnu::cold]] void on_control_message(const control_message& part) {
     using purpose = control_message::purpose;
     if (part.what == purpose::round) {
@@ -200,11 +214,15 @@ class endpoint {
         raise<corrupt_message>({"rank ", part.source,
                                 " has sent the number of a named collective, but only rank 0 assigns these numbers"});
       names_.take_number({part.text.data(), part.length}).complete(scheduler_);
+    } else if (part.what == purpose::left) {
+      const detail::bounded_text* const text = texts_.add(part);
+      if (text != nullptr && !text->empty()) leavers_.add(part.source, text->view());
     } else if (part.what == purpose::abort) {
       if (failure_.append(part)) mark_dead(part.source, failure_.take_reason());
     } else { // callers handle messages with other valid purposes themselves
       raise<corrupt_message>({"a control message from rank ", part.source, " has the purpose ",
-                              static_cast<unsigned>(part.what), "; expected 1 (abort), 3 (name) or 4 (round)"});
+                              static_cast<unsigned>(part.what),
+                              "; expected 1 (abort), 3 (name), 4 (round) or 6 (left)"});
     }
   }
 
@@ -242,6 +260,11 @@ class endpoint {
   [[nodiscard]] detail::peer_question* question() const noexcept { return question_; }
   /// Sets the question to `what`; null if this rank awaits no answer any more.
   void ask(detail::peer_question* what) noexcept { question_ = what; }
+  /// The question for what a peer waits, whose answer this rank awaits; null if there is none: see
+  /// runtime/wait_errors.hpp.
+  [[nodiscard]] detail::peer_question* wait_question() const noexcept { return wait_question_; }
+  /// Sets the question for what a peer waits; null if this rank awaits no answer any more.
+  void ask_for_wait(detail::peer_question* what) noexcept { wait_question_ = what; }
   /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other
   /// transports.
   [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
@@ -262,6 +285,12 @@ class endpoint {
   void set_neighbours(endpoint* (*find)(endpoint& own, rank_t rank)) noexcept { neighbour_ = find; }
 
  private:
+  [[noreturn, gnu::cold]] void raise_closed() const {
+    raise<invalid_argument>({"rank ", rank_,
+                             " makes a call on a communicator that all ranks have left by spar::leave; ",
+                             "construct another communicator"});
+  }
+
   rank_t rank_;
   rank_t size_;
   pool_owner pool_;
@@ -272,14 +301,17 @@ class endpoint {
   detail::waits waits_;
   detail::loans loans_;
   detail::failure failure_;
+  detail::leavers leavers_;
   detail::control_subscribers subscribers_;
   detail::texts texts_;
   detail::rank_mutex* rank_mutex_ = nullptr;
   detail::peer_question* question_ = nullptr;
+  detail::peer_question* wait_question_ = nullptr;
   endpoint* (*neighbour_)(endpoint& own, rank_t rank) = nullptr;
   const detail::queue_ends* unreceived_ = nullptr;
   detail::unreceived_message (*oldest_unreceived_)(endpoint& own, bool look) = nullptr;
   bool checksums_ = false;
+  bool closed_ = false;
   network_model network_;
 };
 

@@ -264,12 +264,14 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
 } // namespace detail
 
 /// Starts `algorithm(channel, args...)` as the next collective on the communicator `on`, and returns the handle of the
-/// call. All ranks must start the same collectives in the same order, with equal `agreed`.
+/// call. All ranks must start the same collectives in the same order, with equal `agreed`. Throws `invalid_argument` if
+/// all ranks have left the communicator by `leave`.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
   using work = detail::task_of<port_type, Algorithm, Args...>;
   port_type& net = detail::port_of(on);
+  net.node().check_open();
   try {
     const detail::rank_lock lock(net.node().shared());
     call_record& call = net.node().calls().acquire();
@@ -288,6 +290,7 @@ auto start_collective(Net& on, named which, const signature& agreed, Algorithm a
   using port_type = detail::port_type_of<Net>;
   using work = detail::task_of<port_type, Algorithm, Args...>;
   port_type& net = detail::port_of(on);
+  net.node().check_open();
   try {
     const detail::rank_lock lock(net.node().shared());
     detail::call_name& name = detail::begin_name(net, which);
@@ -307,6 +310,7 @@ template <communicates Net, class Algorithm, class... Args>
 auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;
   port_type& net = detail::port_of(on);
+  net.node().check_open();
   const detail::rank_lock lock(net.node().shared());
   call_record call;
   const channel<port_type> through(net, call, agreed);

@@ -6,18 +6,21 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/transport_concept.hpp>
+#include <spar/runtime/wait_errors.hpp>
 
 #include <cstdint>
 #include <exception>
 
 namespace spar {
 
-/// Makes the longest awaited operation fail with `timeout` if its deadline has expired at the time `now`. Sends each
+/// Makes an awaited operation fail with `peer_failed` if its peer has left before the call, and with `timeout` if its
+/// deadline has expired at the time `now`. Sends each
 /// peer a description of this rank's call after 1, 2, 4, ... seconds of waiting for the peer, so that the peer can
 /// detect a mismatch. Returns the time of the next check. Times are in seconds.
 template <transport Net>
 double poll_waits(Net& net, double now) {
-  double until = net.node().expire_waits(now);
+  if (net.node().leavers().any()) detail::fail_wait_for_leaver(net.node());
+  double until = net.node().waits().expire(now, [&](operation_record& r) { detail::time_out(net, r); });
   detail::waiting_list& waiting = net.node().waits().active();
   for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
     const double ask_at = r->since + static_cast<double>(std::uint64_t{1} << std::min<unsigned>(r->asked, 60));
@@ -43,9 +46,14 @@ template <transport Net>
 template <transport Net>
 [[gnu::cold]] void on_control_message(Net& net, const control_message& note) {
   endpoint& node = net.node();
-  if (note.what != control_message::purpose::call) return node.on_control_message(note);
+  using purpose = control_message::purpose;
+  if (note.what != purpose::call && note.what != purpose::wait) return node.on_control_message(note);
   const detail::bounded_text* const text = node.texts().add(note);
-  if (text != nullptr) detail::on_call_note(net, note.source, text->view());
+  if (text == nullptr) return;
+  if (note.what == purpose::call)
+    detail::on_call_note(net, note.source, text->view());
+  else
+    detail::on_wait_note(net, note.source, text->view());
 }
 
 } // namespace spar

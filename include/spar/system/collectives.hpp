@@ -9,6 +9,7 @@
 #include <spar/collective/basic/allgather.hpp>
 #include <spar/collective/basic/barrier.hpp>
 #include <spar/collective/basic/binomial.hpp>
+#include <spar/collective/basic/leave.hpp>
 #include <spar/collective/finalize.hpp>
 #include <spar/core/lasting.hpp>
 #include <spar/core/memory/space.hpp>
@@ -239,6 +240,18 @@ auto begin_barrier(Mode begin, Net& net) {
   return begin(net, signature_of<no_operation>(algorithm), algorithm);
 }
 
+template <class Mode, class Net>
+auto begin_leave(Mode begin, Net& net) {
+  check_arguments(net);
+  {
+    const rank_lock lock(net.node().shared());
+    if (net.node().busy())
+      raise<invalid_argument>({"rank ", net.rank(), " leaves while a call is in flight; wait for the call first"});
+  }
+  const agreed_leave algorithm;
+  return begin(net, signature_of<no_operation>(algorithm), algorithm);
+}
+
 } // namespace detail
 
 /// Reduces the contributions of all ranks, and leaves one block of the result on each rank.
@@ -331,6 +344,19 @@ auto start_barrier(Net& net) {
 template <communicates Net>
 auto start_barrier(Net& net, named which) {
   return detail::begin_barrier(detail::nonblocking_by_name{which}, detail::port_of(net));
+}
+
+/// Leaves the communicator together with all other ranks: waits until all ranks have called `leave`, so that all calls
+/// of all ranks have ended. Later calls on the communicator, and on other decorators of it, throw `invalid_argument`.
+/// Throws `mismatch` if another rank makes another call, and `invalid_argument` if a call of this rank is in flight.
+template <communicates Net>
+void leave(Net& net) {
+  detail::begin_leave(detail::blocking{}, detail::port_of(net));
+}
+/// Starts `leave` without waiting, and returns its handle (see `pending`).
+template <communicates Net>
+auto start_leave(Net& net) {
+  return detail::begin_leave(detail::nonblocking{}, detail::port_of(net));
 }
 
 } // namespace spar

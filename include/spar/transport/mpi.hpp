@@ -13,7 +13,9 @@
 namespace spar {
 
 /// One rank of an MPI communicator. Must be constructed after MPI_Init and destroyed before MPI_Finalize. Construction
-/// and destruction are collective, except that after the failure of a rank, each rank may destroy its object alone.
+/// is collective. Destruction waits for no other rank: it tells the others that this rank has left, and their calls end
+/// in `peer_failed` if they wait for a call that this rank has not made. MPI_Finalize waits for the other ranks to
+/// leave.
 class mpi : public communicator_rank<mpi_port> {
  public:
   /// Duplicates `comm`; collective over `comm`. `options` are those of this rank. Throws `invalid_argument` if MPI is
@@ -25,9 +27,10 @@ class mpi : public communicator_rank<mpi_port> {
 
   /// Returns a communicator of the ranks that pass the same `colour`, in ascending order of `key`, with the options and
   /// network model of this communicator. Collective over this communicator. Throws `invalid_argument` if `colour` is
-  /// MPI_UNDEFINED, `peer_failed` if a rank has failed, `timeout` if a rank does not call `split` before the deadline,
-  /// and `transport_error` if a function of MPI fails.
+  /// MPI_UNDEFINED or all ranks have left by `leave`, `peer_failed` if a rank has failed, `timeout` if a rank does not
+  /// call `split` before the deadline, and `transport_error` if a function of MPI fails.
   [[nodiscard]] mpi split(int colour, int key) {
+    port().check_open();
     const detail::rank_lock lock(port().shared());
     port().meet(); // throws if a rank has failed; MPI_Comm_split would wait for this rank for ever
     return mpi(port().communicator().split(colour, key), port().options(), network());

@@ -20,12 +20,14 @@
 #include <spar/transport/nccl/share_id.hpp>
 #include <spar/transport/nccl/transfer.hpp>
 
+#include <array>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -73,7 +75,8 @@ class nccl_port : public decorated_port<Control> {
       device_->join(id, rank(), size());
       wait_for([this] { return device_->settled(); }, "all ranks to create their spar::nccl");
       const auto receive_note = [](void* self, rank_t source, std::string_view text) {
-        static_cast<nccl_port*>(self)->on_message(source, detail::nccl_note::read(text));
+        const auto note = detail::nccl_note::read(text.substr(0, sizeof(detail::nccl_note)));
+        static_cast<nccl_port*>(self)->on_message(source, note, text.substr(sizeof(note)));
       };
       subscription_.emplace(node(), receive_note, this);
     } catch (...) {
@@ -272,17 +275,16 @@ class nccl_port : public decorated_port<Control> {
   }
 
   /// Called when this rank makes progress, whatever its coroutines wait for.
-  void on_message(rank_t source, const detail::nccl_note& note) {
+  void on_message(rank_t source, const detail::nccl_note& note, std::string_view calls) {
     using kind = detail::nccl_note::kind;
     if (node().dead()) return;
     if (note.what == kind::offer) {
       notify(source, kind::decision, note.id, transfers_.decide(source, note.id, note.epoch).epoch);
     } else if (note.what == kind::decision) {
       transfers_.learn(source, note.id, note.epoch);
-    } else if (note.what == kind::arrival) {
-      arrive();
     } else {
-      ++meetings_;
+      ++arrived_[note.epoch % 2];
+      if (note.epoch == 1 && !calls.empty()) node().leavers().add(source, calls);
     }
     // Ends a blocking `progress` of the control transport, which over MPI otherwise waits for a message.
     scheduler().post(std::noop_coroutine());
@@ -378,18 +380,16 @@ class nccl_port : public decorated_port<Control> {
     memory_.free();
     meet();
   }
-  /// Waits until all ranks have come. Not a collective of the control transport, because other ranks may be in a call.
+  /// Waits until all ranks have come; a rank may be one meeting ahead. Not a collective, because other ranks may be in
+  /// a call: if it waits for this rank, which has not made it, the call ends in `peer_failed`.
   void meet() {
-    const std::uint64_t after = meetings_ + 1;
-    rank() == 0 ? arrive() : notify(0, detail::nccl_note::kind::arrival);
-    wait_for([&] { return meetings_ == after; }, "all ranks to destroy their spar::nccl");
-  }
-  /// Called on rank 0 for each rank that has come.
-  void arrive() {
-    if (++arrived_ < size()) return;
-    arrived_ = 0;
-    ++meetings_;
-    for (rank_t peer = 1; peer < size(); ++peer) notify(peer, detail::nccl_note::kind::all_arrived);
+    const detail::nccl_note note{subscription_->number(), detail::nccl_note::kind::arrival, 0, ++meetings_};
+    const std::string text = std::string(note.text()) + node().text_of_leaver();
+    detail::broadcast_text(inner(), control_message::purpose::round, text);
+    rank_t& arrived = arrived_[meetings_ % 2];
+    wait_for([&] { return arrived == size() - 1; }, "all ranks to destroy their spar::nccl");
+    arrived = 0;
+    node().leavers().clear(); // the communicator goes on without this object
   }
   /// Makes progress until `done()` is true. Throws `peer_failed` if a rank fails, and `timeout` after the deadline.
   template <class Done>
@@ -410,10 +410,10 @@ class nccl_port : public decorated_port<Control> {
   detail::slab<transfer> records_;
   detail::slab<group> groups_;
   detail::nccl_agreement transfers_;
-  std::vector<transfer*> due_; // the transfers of one group
-  rank_t arrived_ = 0;         // at the present meeting, on rank 0
-  std::uint64_t meetings_ = 0; // at which all ranks have arrived
-  group* launching_ = nullptr; // submitted, but perhaps not yet in the stream
+  std::vector<transfer*> due_;      // the transfers of one group
+  std::uint64_t meetings_ = 0;      // at which this rank has arrived
+  std::array<rank_t, 2> arrived_{}; // number of other ranks at the meetings with even and with odd numbers
+  group* launching_ = nullptr;      // submitted, but perhaps not yet in the stream
   bool reads_freed_memory_ = false;
   detail::nccl_failure failed_;
   detail::record_queue<group> in_flight_;

@@ -113,7 +113,8 @@ class simulator {
     inside_ = true;
     try {
       for (std::size_t ended = 0; ended < programs.size();) {
-        auto& its = programs[static_cast<std::size_t>(step(start))];
+        sim& last = rank(step(start));
+        auto& its = programs[static_cast<std::size_t>(last.rank())];
         const bool done = its && its->done();
         // First rethrows the program's error, if any, because `misuse_` may have been set while the program unwound.
         if (done) its->result();
@@ -121,6 +122,7 @@ class simulator {
         if (!done) continue;
         its.reset();
         ++ended;
+        last.port().has_left_ = !last.dead() && !last.port().busy();
       }
     } catch (...) {
       inside_ = false;
@@ -133,9 +135,27 @@ class simulator {
         r.sleepers_.clear();
         r.deadline_scheduled_ = false;
       }
+      forget_leavers();
       throw;
     }
     inside_ = false;
+    forget_leavers();
+  }
+  void forget_leavers() noexcept {
+    for (auto& r : ranks_) {
+      r.port().has_left_ = false;
+      r.port().leavers().clear();
+    }
+  }
+  /// Makes a wait of the rank `net` fail if the program of the rank for which it waits has ended before the call.
+  /// Called when the message cannot be in flight any more: without events, or at a deadline.
+  bool fail_wait_for_leaver(sim_port& net) {
+    detail::waiting_list& waiting = net.waits().active();
+    for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
+      const sim_port& peer = rank(r->tag < 0 ? 0 : r->peer).port();
+      if (peer.has_left_) net.leavers().add(peer.rank(), peer.text_of_leaver());
+    }
+    return net.leavers().any() && detail::fail_wait_for_leaver(net);
   }
 
   /// The number of messages in flight for which the simulator reserves memory: two on each lane from each rank to each
@@ -165,7 +185,14 @@ class simulator {
   template <class Start>
   rank_t step(const Start& start) {
     if (events_.empty()) ask_everyone();
-    if (events_.empty()) throw deadlock(detail::sim_deadlock_report(ranks_));
+    if (events_.empty()) {
+      for (sim& r : ranks_) {
+        if (!fail_wait_for_leaver(r.port())) continue;
+        r.port().scheduler().run();
+        return r.rank();
+      }
+      throw deadlock(detail::sim_deadlock_report(ranks_));
+    }
     const event_queue::event e = events_.pop();
     now_ = e.time;
     sim_port& rank = *e.rank;
@@ -360,7 +387,11 @@ inline void sim_port::check_deadline() {
   deadline_scheduled_ = false;
   if (!waits().any()) return;
   const double time = engine_->now_;
-  const double until = expire_waits(time);
+  if (engine_->fail_wait_for_leaver(*this)) {
+    clock_ = std::max(clock_, time);
+    return;
+  }
+  const double until = waits().expire(time, [this](operation_record& r) { detail::time_out(*this, r); });
   if (until > time) {
     deadline_scheduled_ = true;
     engine_->schedule({until, simulator::event_kind::deadline, this, nullptr}, 0);

@@ -110,6 +110,18 @@ class threads_port : public endpoint {
   }
   void post(const control_message& text, rank_t peer);
 
+  /// Tells the other ranks that the program of this rank has ended.
+  void leave() noexcept {
+    const detail::rank_lock lock(shared());
+    detail::tell_left(*this);
+  }
+  /// Forgets which ranks have left, when the programs of all ranks have ended.
+  void forget_leavers() {
+    const detail::rank_lock lock(shared());
+    collect();
+    leavers().clear();
+  }
+
   void abandon(shipment* s) {
     offer expected = offer::open;
     const bool taken = !s->done && !s->state.compare_exchange_strong(expected, offer::withdrawn);
@@ -262,6 +274,7 @@ class thread_group {
         running.emplace_back([this, call, program, &net = r] {
           try {
             call(program, net);
+            net.port().leave();
           } catch (...) {
             fail(net, std::current_exception());
           }
@@ -271,6 +284,7 @@ class thread_group {
       fail(ranks_[running.size()], std::current_exception());
     }
     for (auto& t : running) t.join();
+    for (auto& r : ranks_) r.port().forget_leavers();
     if (first_error_) std::rethrow_exception(first_error_);
   }
 

@@ -182,6 +182,7 @@ class partial {
   // Functions that start and run the calls of the application.
 
   void check_call(const argument& x) const {
+    node().check_open();
     if (drained_)
       raise<invalid_argument>(
           {"a partial allreduce has been drained after ", calls_, " calls, so no further call is allowed"});

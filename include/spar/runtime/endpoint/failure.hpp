@@ -29,6 +29,8 @@ class failure {
   [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// The rank that failed first, as far as this rank knows; -1 if no rank has failed.
   [[nodiscard]] rank_t failed_rank() const noexcept { return failed_rank_; }
+  /// Why the rank has failed; empty if no rank has failed.
+  [[nodiscard]] std::string_view reason() const noexcept { return reason_.data(); }
   /// Throws `peer_failed` with the number of the failed rank and the reason for the failure.
   [[noreturn, gnu::cold]] void raise_peer_failed() const {
     raise<peer_failed>({"rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",

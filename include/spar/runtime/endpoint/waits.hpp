@@ -6,7 +6,6 @@
 #pragma once
 
 #include <spar/core/address.hpp>
-#include <spar/core/error.hpp>
 #include <spar/runtime/messages/call_names.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
 #include <spar/runtime/tasks/wait_list.hpp>
@@ -60,33 +59,19 @@ class waits {
     return true;
   }
 
-  /// Timestamps new waits with `now`, makes the longest awaited operation fail if its deadline has expired, and returns
-  /// the time of the next deadline. Times are in seconds.
-  double expire(double now, rank_t rank, scheduler& ready) {
+  /// Timestamps new waits with `now`, calls `expired(r)` for the longest awaited operation `r` if its deadline has
+  /// expired, and returns the time of the next deadline. Times are in seconds.
+  template <class Expired>
+  double expire(double now, Expired expired) {
     for (auto* r = active_.last(); r != nullptr && r->since < 0; r = active_.before(*r)) r->since = now;
     operation_record* longest = active_.first();
     if (longest == nullptr) return now + deadline_;
     const double until = longest->since + deadline_; // a variable, so that the comparison and the return value agree
-    if (now >= until) fail_with_timeout(*longest, rank, ready);
+    if (now >= until) expired(*longest);
     return until;
   }
 
  private:
-  [[gnu::cold]] void fail_with_timeout(operation_record& r, rank_t rank, scheduler& ready) noexcept {
-    try {
-      if (r.tag < 0) {
-        raise<timeout>({"rank ", rank, " has waited for ", deadline_, " s for rank 0 to start the collective named ",
-                        static_cast<call_name&>(r).text});
-      }
-      raise<timeout>({"rank ", rank, " has waited for ", deadline_, " s for a message ", r.receives ? "from" : "to",
-                      " rank ", r.peer, r.receives ? "" : " to be received", " (collective ", sequence_of(r.tag),
-                      ", lane ", static_cast<unsigned>(lane_of(r.tag)), ")"});
-    } catch (...) {
-      r.error = std::current_exception();
-    }
-    r.wake(ready);
-  }
-
   waiting_list active_;
   waiting_list idle_;
   double deadline_ = 600;

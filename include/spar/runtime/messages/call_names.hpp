@@ -66,6 +66,20 @@ class call_names {
     return name;
   }
 
+  /// The number of calls of each name that has one of the first `count` numbers, up to the last name with a call.
+  [[nodiscard, gnu::cold]] std::string calls_by_number(std::uint64_t count) const {
+    std::string calls;
+    for (const call_name* name : chains_) {
+      for (; name != nullptr; name = name->next) {
+        if (name->calls == 0 || name->number - first_named >= count) continue;
+        const std::size_t at = sizeof(name->calls) * (name->number - first_named);
+        if (calls.size() <= at) calls.resize(at + sizeof(name->calls));
+        std::memcpy(calls.data() + at, &name->calls, sizeof(name->calls));
+      }
+    }
+    return calls;
+  }
+
   /// Only on rank 0: assigns the next number to `name`, and returns the text of the control message that sends this
   /// number to the other ranks.
   [[nodiscard, gnu::cold]] std::string give_number(call_name& name) {

@@ -29,7 +29,9 @@ struct control_message {
     name = 3,  ///< the source, rank 0, has assigned a number to the name of a collective
     round = 4, ///< about a round of a partial collective; the text begins with the number of a control_subscriber
     call = 5,  ///< describes a call of the source: see runtime/peer_query.hpp
-    left = 6   ///< the communicator is dead, and all messages of the source have been sent
+    left = 6,  ///< the source has left: it starts no call any more, and all its messages have been sent; the text says
+               ///< how many calls it has made (see endpoint/leavers.hpp), and is empty if the communicator is dead
+    wait = 7   ///< asks for what the receiver waits, or answers: see runtime/wait_errors.hpp
   };
 
   purpose what = purpose::abort; ///< what the text is about
@@ -50,11 +52,11 @@ struct control_message {
   /// Throws `corrupt_message` if a field or the checksum of this message is invalid. `ranks` is the size of the
   /// communicator.
   void validate(rank_t ranks) const {
-    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::left || last > 1 ||
+    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::wait || last > 1 ||
         length > text.size() || source < 0 || source >= ranks) {
       raise<corrupt_message>({"a control message has a wrong checksum or a field out of range: checksum ", checksum,
                               " (expected ", expected_checksum(), "), purpose ", static_cast<unsigned>(what),
-                              " (1 to 6), last ", last, " (0 or 1), length ", length, " (at most ", text.size(),
+                              " (1 to 7), last ", last, " (0 or 1), length ", length, " (at most ", text.size(),
                               "), source ", source, " (0 to ", ranks - 1, ")"});
     }
   }

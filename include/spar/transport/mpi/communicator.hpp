@@ -5,6 +5,7 @@
 #include <spar/core/address.hpp>
 #include <spar/transport/mpi/check.hpp>
 
+#include <atomic>
 #include <utility>
 
 namespace spar::detail {
@@ -31,13 +32,19 @@ class owned_communicator {
       raise<invalid_argument>({"a spar::mpi cannot be constructed from an intercommunicator, whose ranks are in two "
                                "groups; pass an intracommunicator, such as the result of MPI_Intercomm_merge"});
     owned_communicator own;
-    check_mpi(MPI_Comm_dup(comm, &own.comm_), "MPI_Comm_dup");
+    MPI_Errhandler users = MPI_ERRHANDLER_NULL;
+    MPI_Comm_get_errhandler(comm, &users);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    const int code = MPI_Comm_dup(comm, &own.comm_);
+    MPI_Comm_set_errhandler(comm, users);
+    MPI_Errhandler_free(&users);
+    check_new(code, "MPI_Comm_dup");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }
   [[nodiscard]] owned_communicator split(int colour, int key) const {
     owned_communicator own;
-    check_mpi(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
+    check_new(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
     if (own.comm_ == MPI_COMM_NULL)
       raise<invalid_argument>({"split was called with the colour MPI_UNDEFINED; expected a colour of 0 or more"});
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
@@ -49,8 +56,16 @@ class owned_communicator {
     MPI_Finalized(&finalised);
     if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
   }
-  /// Gives up ownership of the communicator without freeing the communicator.
-  void forget() noexcept { comm_ = MPI_COMM_NULL; }
+  owned_communicator& operator=(owned_communicator&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    return *this;
+  }
+  /// Owns no communicator.
+  static owned_communicator none() noexcept { return {}; }
+  /// Gives up ownership of the communicator without freeing the communicator, which MPI keeps until the program ends.
+  void forget() noexcept {
+    if (std::exchange(comm_, MPI_COMM_NULL) != MPI_COMM_NULL) ++forgotten;
+  }
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
   [[nodiscard]] rank_t rank() const noexcept {
     int r = 0;
@@ -65,6 +80,19 @@ class owned_communicator {
 
  private:
   owned_communicator() = default;
+  /// As `check_mpi`, for the result of a function that creates a communicator.
+  static void check_new(int code, const char* call) {
+    try {
+      check_mpi(code, call);
+    } catch (const transport_error& why) {
+      if (forgotten == 0) throw;
+      raise<transport_error>({why.what(), "; MPI libraries have a limited number of communicators, and ",
+                              forgotten.load(),
+                              " of failed spar::mpi objects could not be freed, because a rank has "
+                              "given up messages in flight"});
+    }
+  }
+  static inline std::atomic<int> forgotten = 0; // communicators that could not be freed
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 

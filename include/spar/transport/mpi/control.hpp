@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/error.hpp>
+#include <spar/core/memory/link.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/messages/control_message.hpp>
@@ -11,63 +12,80 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <mutex>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace spar::detail {
 
 /// Sends and receives the control messages of one rank. Also records from which ranks the last control message, `gone`
 /// or `left`, has arrived, and provides a barrier that throws if a rank fails.
-class mpi_control {
+///
+/// Owned by the transport and, once the rank has left, by `mpi_leavers`: an MPI communicator can be freed only when the
+/// last message of each rank has arrived.
+class mpi_control : public link {
  public:
   static constexpr int notes = 0; ///< the MPI tag of control messages
 
   /// Duplicates the communicator `beside` and posts a receive for control messages; collective over `beside`.
-  explicit mpi_control(const owned_communicator& beside) : comm_(owned_communicator::duplicate(beside.get())) {
+  explicit mpi_control(const owned_communicator& beside)
+      : comm_(owned_communicator::duplicate(beside.get())), data_(owned_communicator::none()) {
     last_words_.assign(static_cast<std::size_t>(beside.size()), nothing);
+    is_flushed_.assign(static_cast<std::size_t>(beside.size()), false);
+    last_sends_.reserve(last_words_.size());
     receive();
   }
   mpi_control(const mpi_control&) = delete;
   ~mpi_control() {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (finalised != 0) return;
-    withdraw(request_);
+    if (finalised == 0) withdraw(request_);
   }
 
   /// Stores in `note` the next control message that has arrived; returns false if there is none. Records a message
-  /// `gone` or `left`, which is the last message of its source, and continues with the next message. Throws
-  /// `corrupt_message` if a message is damaged or if its source is not a rank from 0 to `ranks` - 1.
-  bool take(control_message& note, rank_t ranks) {
-    while (has_ended(request_)) {
+  /// `gone` or `left`, which is the last message of its source. Throws `corrupt_message` if a message is damaged or if
+  /// its source is not a rank of the communicator.
+  bool take(control_message& note) {
+    for (const auto ranks = static_cast<rank_t>(last_words_.size()); has_ended(request_);) {
       note = arriving_;
       receive();
       note.validate(ranks);
-      if (note.what != control_message::purpose::gone && note.what != control_message::purpose::left) return true;
-      last_words_[static_cast<std::size_t>(note.source)] = note.what;
+      const bool is_last = note.what == control_message::purpose::gone || note.what == control_message::purpose::left;
+      if (is_last && note.last != 0) last_words_[static_cast<std::size_t>(note.source)] = note.what;
+      if (note.what != control_message::purpose::gone) return true;
     }
     return false;
   }
 
-  /// Sends `last_word` to all other ranks as the last control message of this rank, unless this rank has sent a last
-  /// message before. `last_word` is `left` if all messages of this rank have left, or `gone` if this rank has given up
-  /// messages in flight.
-  template <class Net>
-  void end_with(control_message::purpose last_word, Net& net) noexcept {
-    control_message::purpose& own = last_words_[static_cast<std::size_t>(net.rank())];
+  /// Sends `last_word` with `text` to all other ranks as the last control message of this rank, unless this rank has
+  /// sent a last message before. `last_word` is `left` if all messages of this rank have left, or `gone` if this rank
+  /// has given up messages in flight. Does not wait until the message has left. Without memory, sends an empty text.
+  void end_with(control_message::purpose last_word, std::string_view text) noexcept {
+    const rank_t rank = comm_.rank();
+    control_message::purpose& own = last_words_[static_cast<std::size_t>(rank)];
     if (own != nothing) return;
     own = last_word;
-    broadcast_text(net, last_word, "");
+    std::size_t parts = std::max<std::size_t>((text.size() + part_length - 1) / part_length, 1);
+    try {
+      last_sends_.reserve(parts * last_words_.size());
+    } catch (...) {
+      text = {};
+      parts = 1; // the constructor has reserved memory for this
+    }
+    for (std::size_t part = 0; part < parts; ++part) {
+      last_notes_[part] = part_of(last_word, rank, text, part * part_length);
+      send_to_others(&last_notes_[part], sizeof(control_message), notes, comm_.get(),
+                     [this](MPI_Request sent) { last_sends_.push_back(sent); });
+    }
   }
   [[nodiscard]] bool is_gone(rank_t rank) const noexcept {
     return last_words_[static_cast<std::size_t>(rank)] == control_message::purpose::gone;
   }
-  [[nodiscard]] bool all_have_ended() const noexcept {
-    for (const auto word : last_words_) {
-      if (word == nothing) return false;
-    }
-    return true;
-  }
+  [[nodiscard]] bool all_have_ended() const noexcept { return !has(nothing); }
 
   /// A barrier: waits until all ranks of `net` have called `meet`; `net` is the transport to which these control
   /// messages belong. Throws `peer_failed` if a rank fails, and `timeout` if a rank is missing at the deadline; the
@@ -103,18 +121,112 @@ class mpi_control {
         }
       }
     } catch (...) {
+      is_lost_ = true; // messages of this barrier may remain in the communicator
       if (receiving != MPI_REQUEST_NULL) withdraw(receiving);
       abort_and_rethrow(net);
     }
   }
 
-  /// Gives up ownership of the communicator without freeing the communicator.
-  void forget() noexcept { comm_.forget(); }
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_.get(); }
 
+  /// Called when this rank leaves, has sent its last message and sends nothing on `data` any more, the communicator of
+  /// its calls. `is_dead` says whether the communicator has failed, `is_lost` whether MPI may still use memory of a
+  /// message, and `deadline` for how many seconds MPI_Finalize may wait for the other ranks.
+  void retire(owned_communicator&& data, bool is_dead, bool is_lost, double deadline) noexcept {
+    data_ = std::move(data);
+    is_dead_ = is_dead;
+    is_lost_ = is_lost_ || is_lost;
+    deadline_ = deadline;
+    is_retired_ = true;
+  }
+  [[nodiscard]] bool is_retired() const noexcept { return is_retired_; }
+  /// Called when the empty message of `peer` has arrived, behind its other messages (see `is_settled`).
+  void note_flush(rank_t peer) noexcept { is_flushed_[static_cast<std::size_t>(peer)] = true; }
+
+  /// For a rank that has left: handles what has arrived, and returns whether nothing more will arrive. This object can
+  /// then be destroyed, which frees both communicators. They are not freed if a rank has given up messages, which might
+  /// still arrive, perhaps in a later communicator to which MPI gives the same number. If a rank has failed, messages
+  /// of its calls may still be on their way when all ranks have ended; each rank then sends an empty message behind its
+  /// other messages to each rank, and discards what arrives before the empty message.
+  bool is_settled() noexcept {
+    try {
+      for (control_message note; take(note);) is_dead_ = is_dead_ || note.what == control_message::purpose::abort;
+      int sent = 1;
+      check_mpi(MPI_Testall(static_cast<int>(last_sends_.size()), last_sends_.data(), &sent, MPI_STATUSES_IGNORE),
+                "MPI_Testall");
+      if (sent == 0 || !all_have_ended()) return false;
+      is_lost_ = is_lost_ || has(control_message::purpose::gone);
+      if (!is_lost_ && is_dead_ && !flush()) return false;
+    } catch (...) { // MPI has failed, or a control message is damaged
+      is_lost_ = true;
+    }
+    if (is_lost_) {
+      data_.forget();
+      comm_.forget();
+    }
+    return true;
+  }
+
+  /// For an object whose transport still exists in MPI_Finalize, or has never existed: tells the other ranks that this
+  /// rank has left. What its calls have sent stays where it is.
+  void end_with_program() noexcept {
+    if (is_retired_) return;
+    end_with(control_message::purpose::left, "");
+    is_dead_ = is_lost_ = true;
+  }
+  /// Whether MPI_Finalize, which has begun to wait at the time `begin`, waits for the last messages of other ranks:
+  /// until the deadline or, once the communicator is known to be dead, for one second.
+  [[nodiscard]] bool is_awaited(double begin) noexcept {
+    const double now = MPI_Wtime();
+    if (is_dead_ && died_ == 0) died_ = now;
+    return is_dead_ ? now < died_ + 1 : now < begin + deadline_;
+  }
+  /// In MPI_Finalize, which waits no more: receives no further messages.
+  void close() noexcept { withdraw(request_); }
+
  private:
-  static constexpr int meeting = 1;                                // the MPI tag of the messages of `meet`
+  static constexpr int meeting = 1; // the MPI tag of the messages of `meet`
+  static constexpr std::size_t part_length = std::tuple_size_v<decltype(control_message::text)>;
   static constexpr auto nothing = control_message::purpose::abort; // in `last_words_`: no `gone` or `left` yet
+
+  [[nodiscard]] bool has(control_message::purpose word) const noexcept {
+    return std::find(last_words_.begin(), last_words_.end(), word) != last_words_.end();
+  }
+  /// Sends an empty message on `data_` behind the other messages to each rank, and discards what the other ranks have
+  /// sent before theirs. Returns whether all of these have arrived.
+  bool flush() {
+    const auto own = static_cast<std::size_t>(comm_.rank());
+    const auto forget = [](MPI_Request sent) { MPI_Request_free(&sent); };
+    if (!is_flushed_[own]) send_to_others(nullptr, 0, 0, data_.get(), forget);
+    is_flushed_[own] = true;
+    for (rank_t peer = 0; peer < comm_.size(); ++peer) {
+      for (int there = 1; there != 0 && !is_flushed_[static_cast<std::size_t>(peer)];) {
+        MPI_Status status;
+        check_mpi(MPI_Iprobe(peer, MPI_ANY_TAG, data_.get(), &there, &status), "MPI_Iprobe");
+        if (there == 0) break;
+        int bytes = 0;
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        std::vector<char> nowhere(static_cast<std::size_t>(bytes));
+        check_mpi(MPI_Recv(nowhere.data(), bytes, MPI_BYTE, peer, status.MPI_TAG, data_.get(), MPI_STATUS_IGNORE),
+                  "MPI_Recv");
+        if (bytes == 0) note_flush(peer);
+      }
+    }
+    return std::find(is_flushed_.begin(), is_flushed_.end(), false) == is_flushed_.end();
+  }
+  /// Starts to send `bytes` bytes to each other rank of `comm`, and passes the requests to `keep`.
+  template <class Keep>
+  static void send_to_others(const void* what, std::size_t bytes, int tag, MPI_Comm comm, Keep keep) {
+    int rank = 0, size = 0;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      MPI_Request sent = MPI_REQUEST_NULL;
+      MPI_Isend(what, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &sent);
+      keep(sent);
+    }
+  }
 
   void receive() {
     check_mpi(MPI_Irecv(&arriving_, sizeof(arriving_), MPI_BYTE, MPI_ANY_SOURCE, notes, comm_.get(), &request_),
@@ -126,14 +238,124 @@ class mpi_control {
     return ended != 0;
   }
   static void withdraw(MPI_Request& receive) noexcept {
+    if (receive == MPI_REQUEST_NULL) return;
     MPI_Cancel(&receive);
     MPI_Wait(&receive, MPI_STATUS_IGNORE);
   }
 
   owned_communicator comm_;
+  owned_communicator data_; // once this rank has left: the communicator of its calls
   MPI_Request request_ = MPI_REQUEST_NULL;
   control_message arriving_;
+  std::array<control_message, control_message::most_parts> last_notes_; // the last message of this rank, in parts
+  std::vector<MPI_Request> last_sends_;
   std::vector<control_message::purpose> last_words_; // the last message, `gone` or `left`, of each rank
+  std::vector<bool> is_flushed_;                     // whether the last message on `data_` of each rank has arrived
+  double deadline_ = 1;
+  double died_ = 0; // when MPI_Finalize has noticed that the communicator is dead
+  bool is_dead_ = false;
+  bool is_lost_ = false; // whether messages may remain in a communicator
+  bool is_retired_ = false;
+};
+
+/// The control messages of this process: of its communicators in use, and of those that it has left before other ranks,
+/// whose last messages are still to be received. Looks for these messages whenever the process creates or leaves a
+/// communicator, and at last in MPI_Finalize.
+class mpi_leavers {
+ public:
+  static mpi_leavers& of_process() {
+    static auto* const all = new mpi_leavers; // never destroyed: MPI may be finalised late
+    return *all;
+  }
+
+  void add(mpi_control& its) {
+    const std::lock_guard lock(mutex_);
+    if (key_ == MPI_KEYVAL_INVALID) { // MPI_Finalize first deletes the attributes of MPI_COMM_SELF
+      check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &at_finalize, &key_, nullptr), "MPI_Comm_create_keyval");
+      check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key_, nullptr), "MPI_Comm_set_attr");
+    }
+    sweep();
+    its.join_before(all_);
+  }
+  void remove(mpi_control& its) noexcept {
+    const std::lock_guard lock(mutex_);
+    its.leave();
+  }
+  /// Takes over `its`, whose transport is destroyed; `args` are those of `mpi_control::retire`.
+  template <class... Args>
+  void retire(mpi_control& its, Args&&... args) noexcept {
+    const std::lock_guard lock(mutex_);
+    its.retire(std::forward<Args>(args)...);
+    sweep();
+  }
+
+ private:
+  mpi_leavers() = default;
+
+  /// Destroys the control messages of which nothing more will arrive. Returns whether some remain for which
+  /// MPI_Finalize, which has begun to wait at the time `begin`, has to wait.
+  bool sweep(double begin = 0) noexcept {
+    bool awaited = false;
+    for (link* l = &all_.after(); l != &all_;) {
+      auto* const its = static_cast<mpi_control*>(l);
+      l = &l->after();
+      if (!its->is_retired()) continue;
+      if (its->is_settled()) {
+        its->leave();
+        delete its;
+      } else {
+        awaited = awaited || its->is_awaited(begin);
+      }
+    }
+    return awaited;
+  }
+  static int at_finalize(MPI_Comm, int, void*, void*) {
+    mpi_leavers& its = of_process();
+    const std::lock_guard lock(its.mutex_);
+    for (link* l = &its.all_.after(); l != &its.all_; l = &l->after()) static_cast<mpi_control*>(l)->end_with_program();
+    for (const double begin = MPI_Wtime(); its.sweep(begin);) sched_yield();
+    for (link* l = &its.all_.after(); l != &its.all_; l = &l->after()) static_cast<mpi_control*>(l)->close();
+    return MPI_SUCCESS;
+  }
+
+  std::mutex mutex_;
+  int key_ = MPI_KEYVAL_INVALID;
+  link all_;
+};
+
+/// The owner of the control messages of a transport.
+class mpi_control_owner {
+ public:
+  explicit mpi_control_owner(const owned_communicator& beside) : its_(new mpi_control(beside)) {
+    try {
+      mpi_leavers::of_process().add(*its_);
+    } catch (...) {
+      delete its_;
+      throw;
+    }
+  }
+  mpi_control_owner(const mpi_control_owner&) = delete;
+  ~mpi_control_owner() {
+    if (its_ == nullptr) return;
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (finalised != 0) {
+      mpi_leavers::of_process().remove(*its_);
+      delete its_;
+    } else { // the construction of the transport has failed
+      its_->end_with_program();
+      retire(owned_communicator::none(), true, true, 0);
+    }
+  }
+  [[nodiscard]] mpi_control* operator->() const noexcept { return its_; }
+
+  /// Called when the rank has left: see `mpi_control::retire`.
+  void retire(owned_communicator&& data, bool is_dead, bool is_lost, double deadline) noexcept {
+    mpi_leavers::of_process().retire(*std::exchange(its_, nullptr), std::move(data), is_dead, is_lost, deadline);
+  }
+
+ private:
+  mpi_control* its_;
 };
 
 } // namespace spar::detail

@@ -17,8 +17,8 @@
 namespace spar::detail {
 
 /// Owns the memory of envelopes, and tests the MPI requests of the messages that are in flight from this memory. If a
-/// `Sender` has a send in flight, its request can move to the wait set. Has memory for the last messages of a rank from
-/// the start: for the reason of its abort, and for a message `gone` or `left`, to all ranks.
+/// `Sender` has a send in flight, its request can move to the wait set. Has memory for the reason of an abort, to
+/// all ranks, from the start.
 template <class Sender>
 class mpi_departures {
  public:
@@ -34,10 +34,10 @@ class mpi_departures {
     alignas(16) std::array<std::byte, envelope_bytes> bytes;
   };
 
-  /// Reserves memory for the last messages to `ranks` ranks; envelopes come in blocks of `room`.
+  /// Reserves memory for the reason of an abort to `ranks` ranks; envelopes come in blocks of `room`.
   mpi_departures(std::size_t ranks, std::size_t room)
-      : envelopes_(room), last_notes_(ranks * (control_message::most_parts + 1)) {
-    last_notes_.reserve(); // reserved memory takes no pages until it is used
+      : envelopes_(room), abort_notes_(ranks * control_message::most_parts) {
+    abort_notes_.reserve(); // reserved memory takes no pages until it is used
   }
   /// MPI may still access the memory of messages that are in flight, which is therefore never freed.
   ~mpi_departures() {
@@ -50,7 +50,7 @@ class mpi_departures {
   /// Makes the destructor leak all envelopes, because MPI may still access their memory.
   void keep_for_ever() noexcept {
     envelopes_.keep_for_ever();
-    last_notes_.keep_for_ever();
+    abort_notes_.keep_for_ever();
   }
 
   [[nodiscard]] envelope* acquire() {
@@ -84,12 +84,12 @@ class mpi_departures {
     return forgotten;
   }
 
-  /// Starts to send the control message `note` to `peer` on the communicator `comm`. Takes no memory for the last
-  /// messages of a rank.
+  /// Starts to send the control message `note` to `peer` on the communicator `comm`. Takes no memory for an
+  /// abort.
   [[gnu::cold]] void post(const control_message& note, rank_t peer, int tag, MPI_Comm comm) {
     using purpose = control_message::purpose;
-    if (note.what == purpose::abort || note.what == purpose::gone || note.what == purpose::left) {
-      last_note* const own = last_notes_.acquire();
+    if (note.what == purpose::abort) {
+      abort_note* const own = abort_notes_.acquire();
       own->is_envelope = false;
       post_from(*own, &own->text, note, peer, tag, comm);
     } else {
@@ -125,9 +125,9 @@ class mpi_departures {
   }
 
  private:
-  struct last_note : departure {
+  struct abort_note : departure {
     control_message text;
-    last_note* next = nullptr;
+    abort_note* next = nullptr;
   };
 
   void post_from(departure& own, void* memory, const control_message& note, rank_t peer, int tag, MPI_Comm comm) {
@@ -140,11 +140,11 @@ class mpi_departures {
     if (d.is_envelope)
       recycle(static_cast<envelope*>(&d));
     else
-      last_notes_.recycle(static_cast<last_note*>(&d));
+      abort_notes_.recycle(static_cast<abort_note*>(&d));
   }
 
   slab<envelope> envelopes_;
-  slab<last_note> last_notes_;
+  slab<abort_note> abort_notes_;
   link all_;
   std::size_t count_ = 0;
 };

@@ -43,32 +43,31 @@ class mpi_port : public endpoint {
     set_network(network);
   }
 
-  /// Waits for the last messages of this rank to leave. If the communicator is dead, also discards incoming messages
-  /// until all ranks have announced that their messages have left or have been given up. Gives up after one second.
+  /// Waits for the last messages of this rank to leave, and tells the other ranks that this rank has left, without
+  /// waiting for them. If the communicator is dead, also discards incoming messages until all ranks have announced that
+  /// their messages have left or have been given up. Gives up after one second.
   ~mpi_port() {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (finalised == 0) {
-      const double end = patience();
-      try {
-        // Polls for 50 microseconds, to notice a peer that has just failed.
-        for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) try_poll_control();
-        for (;; sched_yield()) {
-          look_after_leaving();
-          try_poll_control();
-          if (dead()) drain();
-          if (dead() && leaving_.count() == 0) control_.end_with(control_message::purpose::left, *this);
-          if (now() >= end || (leaving_.count() == 0 && (!dead() || control_.all_have_ended()))) break;
-        }
-      } catch (...) { // a destructor cannot report that the last messages have not left
+    if (finalised != 0) return;
+    const double end = patience();
+    try {
+      const std::string calls = text_of_leaver();
+      // Polls for 50 microseconds, to notice a peer that has just failed.
+      for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) try_poll_control();
+      for (;; sched_yield()) {
+        look_after_leaving();
+        try_poll_control();
+        if (dead()) drain();
+        if (leaving_.count() == 0) control_->end_with(control_message::purpose::left, dead() ? "" : calls);
+        if (now() >= end || (leaving_.count() == 0 && (!dead() || control_->all_have_ended()))) break;
       }
+    } catch (...) { // a destructor cannot report that the last messages have not left
     }
+    control_->end_with(control_message::purpose::gone, ""); // unless this rank has left
+    const bool lost = lost_ || leaving_.count() > 0;
     if (lost_) leaving_.keep_for_ever(); // MPI may still write to an envelope
-    // MPI_Comm_free is collective, so on a dead communicator it may wait for a failed rank for ever.
-    if (dead()) {
-      comm_.forget();
-      control_.forget();
-    }
+    control_.retire(std::move(comm_), dead(), lost, deadline());
   }
 
   /// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, which a progress thread needs.
@@ -80,7 +79,7 @@ class mpi_port : public endpoint {
   [[nodiscard]] const mpi_options& options() const noexcept { return options_; }
   /// A barrier over all ranks; throws `peer_failed` or `timeout`, see `mpi_control::meet`.
   void meet() {
-    control_.meet(*this, [this] { poll_control(); });
+    control_->meet(*this, [this] { poll_control(); });
   }
   void compute(std::uint64_t) const noexcept {}
   /// The time in seconds from MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
@@ -167,7 +166,7 @@ class mpi_port : public endpoint {
   }
 
   void post(const control_message& note, rank_t peer) {
-    leaving_.post(note, peer, detail::mpi_control::notes, control_.get());
+    leaving_.post(note, peer, detail::mpi_control::notes, control_->get());
   }
 
   void abandon(request_owner* r) {
@@ -292,7 +291,7 @@ class mpi_port : public endpoint {
 
   /// Handles the control messages that have arrived. Most polls of a blocking wait skip this step, to save MPI calls.
   void poll_control() {
-    for (control_message note; control_.take(note, size());) spar::on_control_message(*this, note);
+    for (control_message note; control_->take(note);) spar::on_control_message(*this, note);
   }
 
   void end(const wait_set::slot& its, const MPI_Status& status) {
@@ -374,7 +373,7 @@ class mpi_port : public endpoint {
     drain();
     sched_yield();
     if (now() < patience()) return;
-    control_.end_with(control_message::purpose::gone, *this);
+    control_->end_with(control_message::purpose::gone, "");
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       request_owner* const r = requests_[i].owner;
       if (r == nullptr || !r->left) continue;
@@ -415,7 +414,7 @@ class mpi_port : public endpoint {
   void drain() noexcept {
     try_poll_control();
     for (rank_t peer = 0; peer < size(); ++peer) {
-      for (int there = 1; there != 0 && !control_.is_gone(peer) && now() < patience();) {
+      for (int there = 1; there != 0 && !control_->is_gone(peer) && now() < patience();) {
         MPI_Status status;
         there = 0;
         MPI_Iprobe(peer, MPI_ANY_TAG, comm_.get(), &there, &status);
@@ -428,12 +427,13 @@ class mpi_port : public endpoint {
         MPI_Irecv(nowhere, bytes, MPI_BYTE, peer, status.MPI_TAG, comm_.get(), &request);
         if (!ends(request)) return; // does not free memory to which MPI may still write
         ::operator delete(nowhere);
+        if (bytes == 0) control_->note_flush(peer);
       }
     }
   }
 
   detail::owned_communicator comm_;
-  detail::mpi_control control_;
+  detail::mpi_control_owner control_;
   std::uint32_t polls_ = 0;
   bool lost_ = false;   // whether a receive is still in flight because MPI could not cancel it
   double given_up_ = 0; // the result of `patience`; 0 before its first call

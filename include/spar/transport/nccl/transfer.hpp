@@ -92,9 +92,10 @@ struct nccl_announcement {
 static_assert(sizeof(nccl_announcement) == sizeof(header) + 16);
 
 /// A control message about the epoch of a transfer, which is an offer of the receiver or the decision of the sender, or
-/// about the meetings of the ranks before they free memory.
+/// about the meetings of the ranks before and after they free memory: its `epoch` is then the number of the meeting,
+/// and the calls of the rank follow (see runtime/endpoint/leavers.hpp).
 struct nccl_note {
-  enum class kind : std::uint32_t { offer = 1, decision, arrival, all_arrived };
+  enum class kind : std::uint32_t { offer = 1, decision, arrival };
 
   std::uint32_t subscriber = 0; // its number
   kind what{};
@@ -106,10 +107,10 @@ struct nccl_note {
   [[nodiscard]] static nccl_note read(std::string_view text) {
     nccl_note read;
     if (text.size() == sizeof(read)) std::memcpy(&read, text.data(), sizeof(read));
-    if (text.size() != sizeof(read) || read.what < kind::offer || read.what > kind::all_arrived) {
+    if (text.size() != sizeof(read) || read.what < kind::offer || read.what > kind::arrival) {
       raise<corrupt_message>({"a control message of spar::nccl has ", text.size(), " bytes and the kind ",
                               static_cast<std::uint32_t>(read.what), "; expected ", sizeof(read),
-                              " bytes and a kind from 1 (offer) to 4 (all have arrived)"});
+                              " bytes and a kind from 1 (offer) to 3 (arrival)"});
     }
     return read;
   }

@@ -114,6 +114,7 @@ class sim_port : public endpoint {
   simulator* engine_;
   double clock_ = 0;
   bool deadline_scheduled_ = false;
+  bool has_left_ = false; // whether the program of this rank has ended, without an error
   void (*alarm_)(void*) = nullptr;
   void* alarm_context_ = nullptr;
   struct arriving_note {

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The last collective of a communicator, by which all ranks leave together.
+#pragma once
+
+#include <spar/collective/algorithm.hpp>
+#include <spar/collective/basic/barrier.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+
+#include <string_view>
+
+namespace spar {
+
+/// A dissemination_barrier, after which no rank can start another call on the communicator.
+struct agreed_leave : algorithm_defaults {
+  static constexpr std::string_view name = "leave";
+
+  template <transport Net>
+  task<void> operator()(channel<Net> net) const& {
+    const dissemination_barrier all;
+    co_await all(net);
+    net.net().node().close();
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+} // namespace spar
