@@ -28,6 +28,8 @@ SOURCES = ["parts", "threads", "training", "decorated", "mpi"]
 ALLOWED = {
     "accepts": "the compiler calls it",
     "encodings": "the compiler calls it",
+    "stream_encodings": "the compiler calls it",
+    "additions": "the compiler calls it",
     "literal": "the compiler calls it",
     "check_device": "exists only over transports for device memory",
     "wait_until_idle": "exists only over transports for device memory",

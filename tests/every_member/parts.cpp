@@ -22,6 +22,7 @@
 #include <spar/storage/wire.hpp>
 #include <spar/storage/zfp_code.hpp>
 #include <spar/system/ok_topk.hpp>
+#include <spar/tolerance.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -74,7 +75,7 @@ double encode(const Codec& codec, std::span<T> values, std::vector<std::byte>& b
   }
   codec.encode(std::span<const T>(values), std::span(bytes), spar::block_position{});
   codec.decode(std::span<const std::byte>(bytes), values);
-  return codec.template relative_error<T>() + codec.template cost<T>();
+  return codec.template relative_error<T>() + codec.template absolute_error<T>() + codec.template cost<T>();
 }
 
 template <class T>
@@ -97,6 +98,14 @@ double encode_stream(const Codec& codec, spar::coo_span<T, index> entries, std::
   codec.decode(std::span<const std::byte>(bytes).first(size), range, room);
   return codec.template entry_bits<T, index>(1000, 10) + static_cast<double>(codec.template delta<T, index>(1000));
 }
+double bounds() {
+  int names = 0;
+  store::named_codec::for_each<float>([&](const store::named_codec&) { ++names; });
+  return names + store::coded<7>::relative_error<float>() + store::coded<7>::absolute_error<float>() +
+         spar::error_bound<double>(spar::compose(spar::codec_for<double>(0.1, 4, 1000), spar::ring{}), 4, 1.0) +
+         spar::error_bound(spar::compose(store::then<store::coo, store::qsgd<4>>{}, spar::dsar_split{}), 4, 1.0);
+}
+
 template double encode_stream(const store::coo&, spar::coo_span<float, index>, std::vector<std::byte>&,
                               spar::entry_room<float, index>);
 template double encode_stream(const store::coded<>&, spar::coo_span<float, index>, std::vector<std::byte>&,
