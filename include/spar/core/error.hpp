@@ -88,7 +88,8 @@ struct invalid_argument : error {
   using error::error;
 };
 
-/// Thrown if the ranks of a call disagree on the dimension, the types, the algorithm, its options or the operation.
+/// Thrown if the ranks of a call disagree on the dimension, the types, the algorithm, its options, the root or the
+/// operation, or if they disagreed in an earlier call in which no rank compared anything.
 /// How to go on: docs/guide/errors.md, "After a mismatch or a timeout".
 struct mismatch : error {
   using error::error;

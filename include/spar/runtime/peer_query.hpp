@@ -26,7 +26,7 @@ namespace spar::detail {
 struct call_note {
   enum class kind : std::uint8_t {
     waits,   ///< the source of the note is in the described call, and waits for the receiver
-    differs, ///< the source is in the described call, and asks the receiver to describe its call
+    differs, ///< describes a call of the source, which asks the receiver to describe its call with the same number
     answer   ///< the answer to `differs`; the algorithm is empty if the source knows no call with this number
   };
 
