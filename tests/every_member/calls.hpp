@@ -8,6 +8,7 @@
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/storage/zfp_code.hpp>
+#include <spar/strided.hpp>
 #include <spar/system/flexreduce.hpp>
 #include <spar/system/tree_dense.hpp>
 #include <spar/system/tree_sparcml.hpp>
@@ -87,6 +88,9 @@ void call_others(Net& net, std::vector<T>& x, const spar::sparse_stream<T>& mine
   broadcast(net, values, 0);
   (void)broadcast(net, mine, 0);
   (void)start_broadcast(net, values, 0).wait();
+  const strided gaps(x.data(), {x.size() / 2}, {2});
+  allreduce(net, gaps);
+  start_allreduce(net, gaps, ring{}).wait();
   barrier(net);
   barrier(net, named{"barrier"});
   start_barrier(net).wait();

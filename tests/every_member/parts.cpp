@@ -21,6 +21,7 @@
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/storage/zfp_code.hpp>
+#include <spar/strided.hpp>
 #include <spar/system/ok_topk.hpp>
 #include <spar/tolerance.hpp>
 
@@ -39,6 +40,7 @@ template class spar::sparse_stream<double, std::uint64_t>;
 template class spar::gathered<float, std::uint32_t>;
 template class spar::residual_view<float>;
 template class spar::buffer<float>;
+template class spar::strided<float>;
 template class spar::task<int>;
 template class spar::channel<spar::threads_port>;
 template class spar::outgoing<spar::storage::coded<>, float, std::uint32_t>;
@@ -87,6 +89,20 @@ double encode_all(std::span<T> x, std::vector<std::byte>& bytes) {
 }
 template double encode_all(std::span<float>, std::vector<std::byte>&);
 template double encode_all(std::span<double>, std::vector<std::byte>&);
+
+/// The error bounds of each storage and schedule.
+template <class T>
+double bounds(spar::rank_t ranks, double largest) {
+  const auto codec = spar::codec_for<T>(0.1, ranks, 1000);
+  return spar::error_bound<T>(spar::compose(codec, spar::ring{}), ranks, largest) +
+         spar::error_bound<T>(spar::compose(codec, spar::recursive_doubling{}), ranks, largest) +
+         spar::error_bound<T>(spar::sparcml{}, ranks, largest) +
+         spar::error_bound<T>(spar::rabenseifner{}, ranks, largest) +
+         spar::error_bound<T>(spar::gather_and_merge{}, ranks, largest) +
+         spar::error_bound<T>(spar::compose(store::coded<7>{}, spar::split_allgather{}), ranks, largest);
+}
+template double bounds<float>(spar::rank_t, double);
+template double bounds<double>(spar::rank_t, double);
 
 /// The members of a stream codec.
 template <class T, class Codec>
