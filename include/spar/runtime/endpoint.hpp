@@ -265,6 +265,9 @@ class endpoint {
   [[nodiscard]] detail::peer_question* wait_question() const noexcept { return wait_question_; }
   /// Sets the question for what a peer waits; null if this rank awaits no answer any more.
   void ask_for_wait(detail::peer_question* what) noexcept { wait_question_ = what; }
+  /// The error of an operation that this rank has awaited in vain; null if there is none.
+  [[nodiscard]] const std::exception_ptr& wait_error() const noexcept { return wait_error_; }
+  void note_wait_error(const std::exception_ptr& why) noexcept { wait_error_ = why; }
   /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other
   /// transports.
   [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
@@ -307,6 +310,7 @@ class endpoint {
   detail::rank_mutex* rank_mutex_ = nullptr;
   detail::peer_question* question_ = nullptr;
   detail::peer_question* wait_question_ = nullptr;
+  std::exception_ptr wait_error_;
   endpoint* (*neighbour_)(endpoint& own, rank_t rank) = nullptr;
   const detail::queue_ends* unreceived_ = nullptr;
   detail::unreceived_message (*oldest_unreceived_)(endpoint& own, bool look) = nullptr;

@@ -38,6 +38,7 @@ template <class Error, class... Parts>
   } catch (...) {
     r.error = std::current_exception();
   }
+  node.note_wait_error(r.error);
   r.wake(node.scheduler());
 }
 
@@ -67,9 +68,9 @@ struct wait_state {
 };
 [[gnu::cold]] inline wait_state state_of(endpoint& node) {
   wait_state its;
-  if (node.dead()) {
+  if (node.dead() || node.wait_error()) { // the call of a wait that has failed is about to abort the communicator
     its.text.add("has given up: ");
-    its.text.add(node.failure().reason());
+    its.text.add(node.dead() ? node.failure().reason() : message_of(node.wait_error()).view());
   } else if (const operation_record* const r = node.waits().active().first()) {
     its.peer = r->tag < 0 ? 0 : r->peer;
     its.text.add("waits ");
