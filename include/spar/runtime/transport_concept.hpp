@@ -31,10 +31,9 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   coroutines and pass control messages to `on_control_message`. Except in the simulator, both also call
 ///   `poll_waits` from time to time. Once `node().dead()` is true, `progress(true)` waits only while
 ///   `node().loans().any()` is true.
-/// - `post` sends a control message, and never blocks. It may throw std::bad_alloc, except for the reason of an abort:
-/// a
-///   rank aborts at most once, and a transport has room for this text from the start. A transport that takes part in
-///   several aborts may drop all but the first.
+/// - `post` sends a control message, and never blocks. It may throw std::bad_alloc, except for the reason of an abort,
+///   for which a transport has memory from the start: a rank aborts at most once. If several ranks abort, a transport
+///   may drop the reasons of all but the first.
 /// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements
 ///   `await`.
 /// - `now` is the clock of the statistics, in seconds. `compute(entries)` reports local work on `entries` entries since
