@@ -72,7 +72,7 @@ void build(const spar::tree_link& all, const std::optional<spar::tree_link>& one
 
 void set_network(const spar::network_model& network) {
   spar::thread_group group(1);
-  spar::set_network(group.rank(0), network);
+  group.rank(0).set_network(network);
 }
 
 template <class Step>

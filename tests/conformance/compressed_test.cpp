@@ -818,6 +818,17 @@ TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) 
   EXPECT_NE(choice(fast, 8, 1 << 20).reason().find("without compression: "), std::string::npos);
 }
 
+TEST(compression_choice, says_that_it_assumes_one_host_if_nobody_has_set_the_model) {
+  const auto reason = [](const spar::network_model& model) {
+    return spar::cheapest::compression<float>(spar::storage::qsgd<8>{}, model, 8, 1 << 20).reason();
+  };
+  const std::string said = "; these times assume ranks on one host, as no network model was set";
+  const auto at = reason({}).find(said);
+  EXPECT_NE(at, std::string::npos) << reason({});
+  EXPECT_EQ(reason({}).find(said, at + 1), std::string::npos) << "said twice: " << reason({});
+  EXPECT_EQ(reason({.alpha = 2e-6}).find("one host"), std::string::npos) << reason({.alpha = 2e-6});
+}
+
 /// Averages many calls, each with other random roundings, at values that lie between two levels.
 TEST(compressed_allreduce, stochastic_rounding_has_no_bias_on_any_way) {
   constexpr int calls = 600;

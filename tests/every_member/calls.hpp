@@ -99,7 +99,7 @@ void call_others(Net& net, std::vector<T>& x, const spar::sparse_stream<T>& mine
   auto second = std::move(first);
   if (!second.done()) second.cancel();
   (void)second.statistics();
-  set_network(net, network_model{});
+  net.set_network(network_model{});
   leave(net);
   start_leave(net).wait();
 }

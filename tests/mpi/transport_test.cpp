@@ -398,7 +398,7 @@ TEST(mpi_groups, by_colour_and_key) {
 
 TEST(mpi_groups, have_the_model_of_rank_0_of_the_whole) {
   spar::mpi world;
-  spar::set_network(world, {.alpha = 1.0 + world.rank()});
+  world.set_network({.alpha = 1.0 + world.rank()});
   EXPECT_EQ(world.network().alpha, 1);
   EXPECT_EQ(world.split(world.rank() % 2, 0).network().alpha, 1);
 }

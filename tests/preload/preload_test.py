@@ -180,6 +180,7 @@ expect("is taken over from 1 bytes\n" in said and "calls taken over" in said, f"
 lossy = {"SPAR_VERBOSE": "1", "SPAR_MIN_BYTES": "1", "SPAR_ALLREDUCE": "automatic+bf16"}
 status, said, report = run(2, program, "lossy", 1000, **lossy)
 expect("s expected without compression" in said, f"automatic+bf16 does not say why: {said[:500]}")
+expect("these times assume ranks on one host" in said, f"automatic+bf16 does not say what it assumes: {said[:900]}")
 status, said, report = run(2, program, "exact", 1000, SPAR_VERBOSE="1", SPAR_REPORT="/nowhere/report.json")
 expect(status == 0 and "cannot write" in said, f"a report that cannot be written: {status}: {said}")
 limits = "from 1048576 bytes and 131072 bytes per rank, on one host from 33554432 bytes\n"

@@ -153,7 +153,7 @@ struct other_collectives {
     spar::reduce_scatter(net, y);
     spar::allgather(net, y);
     spar::barrier(net);
-    spar::set_network(net, spar::network_model{});
+    net.set_network(spar::network_model{});
     auto last = spar::start_reduce(net, z, 0);
     last.wait();
     spar::broadcast(net, z, 0);

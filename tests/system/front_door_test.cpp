@@ -386,7 +386,7 @@ outcome calls_by(const spar::network_model& pinned, const spar::network_model& o
   outcome its;
   spar::thread_group group(ranks);
   group.run([&](spar::threads& net) {
-    spar::set_network(net, of_network);
+    net.set_network(of_network);
     const spar::cheapest by{.pin = pinned};
     const auto value = [&](std::size_t i) { // its sum depends on the order
       return 1 / static_cast<float>(3 + i % 101 + 7 * static_cast<std::size_t>(net.rank()));

@@ -33,7 +33,7 @@ TEST(set_network, ranks_that_bring_different_models_choose_by_that_of_rank_0) {
     group.run([&](spar::threads& net) {
       spar::counting counted(net); // the decorator has the rank of the transport that it wraps
       const auto rank = static_cast<std::size_t>(net.rank());
-      spar::set_network(counted, rank == 0 ? first : models[rank % 3]);
+      counted.set_network(rank == 0 ? first : models[rank % 3]);
       EXPECT_EQ(net.network().alpha, first.alpha);
       EXPECT_EQ(net.network().gamma_dense, first.gamma_dense);
 
@@ -56,14 +56,14 @@ TEST(set_network, only_the_model_of_rank_0_must_make_sense) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   spar::thread_group group(3);
   group.run([](spar::threads& net) {
-    spar::set_network(net, net.rank() == 0 ? models[1] : spar::network_model{.alpha = nan});
+    net.set_network(net.rank() == 0 ? models[1] : spar::network_model{.alpha = nan});
     EXPECT_EQ(net.network().alpha, 0);
   });
   for (const double bad : {nan, -1.0, std::numeric_limits<double>::infinity()}) {
     spar::thread_group alone(1);
-    EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_sparse = bad}), spar::invalid_argument);
-    EXPECT_THROW(spar::set_network(alone.rank(0), {.gamma_coded = bad}), spar::invalid_argument);
-    EXPECT_THROW(spar::set_network(alone.rank(0), {.alpha_shared = bad}), spar::invalid_argument);
+    EXPECT_THROW(alone.rank(0).set_network({.gamma_sparse = bad}), spar::invalid_argument);
+    EXPECT_THROW(alone.rank(0).set_network({.gamma_coded = bad}), spar::invalid_argument);
+    EXPECT_THROW(alone.rank(0).set_network({.alpha_shared = bad}), spar::invalid_argument);
     EXPECT_EQ(alone.rank(0).network().gamma_sparse, spar::network_model{}.gamma_sparse);
   }
 }
@@ -73,13 +73,13 @@ TEST(set_network, a_model_of_rank_0_that_makes_no_sense_is_refused_on_every_rank
   spar::thread_group group(3);
   group.run([&](spar::threads& net) {
     try {
-      spar::set_network(net, net.rank() == 0 ? spar::network_model{.beta = -1} : models[0]);
+      net.set_network(net.rank() == 0 ? spar::network_model{.beta = -1} : models[0]);
     } catch (const spar::invalid_argument& e) {
       EXPECT_NE(std::string(e.what()).find("-1"), std::string::npos) << e.what();
       ++refused;
     }
     EXPECT_EQ(net.network().beta, spar::network_model{}.beta);
-    spar::set_network(net, models[1]); // the communicator still works
+    net.set_network(models[1]); // the communicator still works
     EXPECT_EQ(net.network().alpha, models[1].alpha);
   });
   EXPECT_EQ(refused, 3);
@@ -90,7 +90,7 @@ TEST(set_network, dense_values_take_the_cheapest_and_the_ring_where_latency_hard
     std::uint64_t sent = 0;
     spar::thread_group group(4);
     group.run([&](spar::threads& net) {
-      spar::set_network(net, {.alpha = alpha, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0});
+      net.set_network({.alpha = alpha, .beta = 1e-9, .gamma_sparse = 0, .gamma_dense = 0});
       std::vector<float> x(25'000, 1.0F);
       spar::allreduce(net, std::span(x));
       if (net.rank() == 0) sent = net.last_call().messages_sent;
@@ -109,7 +109,7 @@ TEST(set_network, streams_are_coded_where_that_is_faster) {
     std::uint64_t sent = 0;
     spar::thread_group group(3);
     group.run([&](spar::threads& net) {
-      spar::set_network(net, net.rank() == 0 ? model : models[0]);
+      net.set_network(net.rank() == 0 ? model : models[0]);
       std::vector<std::uint32_t> indices(2000);
       for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = 50 * i + static_cast<std::uint32_t>(net.rank());
       const std::vector<float> values(indices.size(), 1.0F);
@@ -137,8 +137,8 @@ TEST(set_network, encoded_streams_are_sent_in_two_parts_where_the_work_takes_lon
     std::uint64_t sent = 0;
     spar::thread_group group(4);
     group.run([&](spar::threads& net) {
-      spar::set_network(
-          net, {.alpha = alpha, .beta = 8e-9, .gamma_sparse = 2e-9, .gamma_coded = 1e-8, .alpha_shared = shared});
+      net.set_network(
+          {.alpha = alpha, .beta = 8e-9, .gamma_sparse = 2e-9, .gamma_coded = 1e-8, .alpha_shared = shared});
       std::vector<std::uint32_t> indices(2000);
       for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = 500 * i + static_cast<std::uint32_t>(net.rank());
       const std::vector<float> values(indices.size(), 1.0F);

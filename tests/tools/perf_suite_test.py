@@ -10,6 +10,7 @@ Without SPAR_FULL in the environment, omits most cases that compile a further su
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,10 +56,42 @@ def rows(program, *arguments):
         return {r["system"]: r for r in json.loads(path.read_text())}
 
 
+# scripts/perf builds only the types that the command measures, and each system of --system takes part.
+with tempfile.TemporaryDirectory() as directory:
+    scripts = pathlib.Path(directory)
+    shutil.copy(root / "scripts/perf", scripts)
+    for name, text in {"program": f'echo "$1 $2" >>{scripts}/built; echo {scripts}/echo',
+                       "perf_suite": f"echo {scripts}/echo", "echo": 'echo "$@"', "mpirun": 'echo "$@"'}.items():
+        (scripts / name).write_text(f"#!/bin/sh\n{text}\n")
+        (scripts / name).chmod(0o755)
+    for arguments, target, passed in [
+        ("--transport threads", "spar_perf_float none", "--transport threads"),
+        ("--transport=sim --type float --index 32", "spar_perf_float none", "--transport sim --type float --index 32"),
+        ("--transport threads --type double", "spar_perf none", "--transport threads --type double"),
+        ("--transport threads --index=64", "spar_perf none", "--transport threads --index 64"),
+        ("--type half", "spar_perf any", "--type half"),
+        ("--mpi mpich", "spar_perf_float mpich", ""),
+        ("--transport threads --memory device", "spar_perf_gpu none", "--transport threads --memory device"),
+        ("--transport sim --system mine=ring{}", "spar_perf_float none", "--transport sim"),  # all systems take part
+        ("--transport sim --systems topka --system mine=ring{}", "spar_perf_float none",
+         "--transport sim --systems topka --systems mine"),
+        ("--transport sim --system mine=ring{} --system a=ring{} --systems=topka,mine", "spar_perf_float none",
+         "--transport sim --systems topka,mine --systems a"),
+        ("--transport sim --systems again=mine --system mine=ring{}", "spar_perf_float none",
+         "--transport sim --systems again=mine"),
+        ("--transport sim --systems minerva --system mine=ring{}", "spar_perf_float none",
+         "--transport sim --systems minerva --systems mine"),
+    ]:
+        (scripts / "built").unlink(missing_ok=True)
+        done = subprocess.run([scripts / "perf", *arguments.split()], capture_output=True, text=True, timeout=20)
+        expect(done.returncode == 0, f"{arguments}: status {done.returncode}, {done.stderr}")
+        expect((scripts / "built").read_text().strip() == target, f"{arguments}: {(scripts / 'built').read_text()}")
+        expect(done.stdout.strip().endswith(passed), f"{arguments}: passed '{done.stdout.strip()}'")
+
 # The names of spar's parts and the C++ expression are the same system: the same messages, words and results.
 systems = ["mine=compose(exact_topk{.density = 0.01}, storage::half{}, split_allgather{})",
            "named=select=exact_topk:0.01,store=half,over=flat,by=split_allgather",
-           "coded=select=gaussian:0.01,store=coo+qsgd:4,by=dsar_split",
+           "coded=select=gaussian:0.01,store=coo+qsgd:4,by=dsar_split", "buckets=select=bucket_topk:0.01",
            "star=own::star{}"]
 headers = ["--", str(root / "examples/own_policies/policies.hpp")]
 done = compile_suite(*systems, *headers)
@@ -67,7 +100,7 @@ if failures:
     sys.exit(1)
 program = pathlib.Path(done.stdout.strip())
 made = program.stat().st_mtime_ns
-measured = "ring,star,mine,named,coded"
+measured = "ring,star,mine,named,coded,buckets"
 found = rows(program, *f"--ranks 3 --count 20K --density 0.01 --iterations 3 --check --systems {measured}".split())
 expect(list(found) == measured.split(","), f"rows {list(found)}")
 expect(all(r["correct"] is True for r in found.values()), f"wrong: {found}")
@@ -77,7 +110,8 @@ expect(found["star"]["messages"] == 2, f"the root of a star sends {found['star']
 
 # Without --systems, the suite's systems are measured behind spar's.
 found = rows(program, *"--ranks 2 --count 1K --iterations 1".split())
-expect(list(found)[0] == "sparcml" and list(found)[-4:] == ["mine", "named", "coded", "star"], f"rows {list(found)}")
+own = list(found)[-5:]
+expect(list(found)[0] == "sparcml" and own == ["mine", "named", "coded", "buckets", "star"], f"rows {list(found)}")
 
 # A lossy system needs its bound.
 if full:

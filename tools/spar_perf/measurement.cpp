@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace spar::perf {
@@ -14,9 +15,15 @@ template <class T, class Index>
 std::unique_ptr<measurement> measurement_for(const measured_systems& what); // in one of the files typed_*
 
 std::unique_ptr<measurement> measurement_of(const measured_systems& what) {
+#ifdef SPAR_PERF_FLOAT_ONLY // for scripts/perf
+  if (what.o.type != "float" || what.o.index_bits != 32)
+    throw missing("this program was compiled for float with 32-bit indices only; spar_perf has all types");
+  return measurement_for<float, std::uint32_t>(what);
+#else
   return with_types(what.o, [&](auto type, auto index) {
     return measurement_for<typename decltype(type)::type, typename decltype(index)::type>(what);
   });
+#endif
 }
 
 bool take_rows(const measurement& systems, std::vector<record> records, std::vector<row>& rows) {

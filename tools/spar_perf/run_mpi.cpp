@@ -124,7 +124,7 @@ std::vector<row> run_mpi(const options& o, const own_systems& own) {
   spar::mpi rank{MPI_COMM_WORLD};
   const mpi_allreduce mpi = allreduce_over(rank.communicator(), o);
   measured_net net(rank, links);
-  spar::set_network(net, o.model);
+  net.set_network(o.model);
   for (const double density : o.densities) {
     const auto systems = measurement_of({o, density, ranks, topology, own, mpi});
     auto records = or_abort([&] { return systems->on_rank(net); });

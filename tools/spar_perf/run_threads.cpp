@@ -27,7 +27,7 @@ std::vector<row> run_threads(const options& o, const own_systems& own) {
     group.run([&](spar::threads& rank) {
       measured_net net(rank, links);
       net.serve_by([&rank] { return std::make_shared<spar::progress_thread<spar::threads>>(rank); });
-      spar::set_network(net, o.model);
+      net.set_network(o.model);
       auto its = systems->on_rank(net);
       if (net.rank() == 0) records = std::move(its);
     });

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The sources of spar_perf's libraries, for spar's own build and for projects that find an installed spar.
 
-# All systems, compiled once for all transports.
+# What does not depend on the types of values.
 set(spar_perf_common_sources
     calibrate.cpp
     calibrate_ranks.cpp
@@ -9,7 +9,6 @@ set(spar_perf_common_sources
     exact.cpp
     interrupt.cpp
     machine.cpp
-    measurement.cpp
     options.cpp
     partial_name.cpp
     patterns.cpp
@@ -17,13 +16,11 @@ set(spar_perf_common_sources
     report.cpp
     skew.cpp
     topology.cpp
-    typed_double.cpp
-    typed_float.cpp
-    typed_integer.cpp
-    typed_short.cpp
-    typed_wide.cpp
     units.cpp
     verdict.cpp)
+# All systems, compiled once for all transports.
+set(spar_perf_types_sources measurement.cpp typed_double.cpp typed_float.cpp typed_integer.cpp typed_short.cpp
+    typed_wide.cpp)
 # The rest of a suite for threads and the simulator, and of a suite for MPI.
 set(spar_perf_suite_sources run_sim.cpp run_threads.cpp suite.cpp)
 set(spar_perf_mpi_sources run_mpi.cpp suite.cpp)

@@ -200,7 +200,7 @@ void write(const std::string& path, const std::string& text) {
   if (!file) throw std::runtime_error("could not write all of " + path);
 }
 
-/// Only rank 0 needs the option and the file: `spar::set_network` later sends rank 0's model to the other ranks. Throws
+/// Only rank 0 needs the option and the file: `set_network` later sends rank 0's model to the other ranks. Throws
 /// `usage_error` on all ranks if rank 0 cannot read the file.
 void read_model(const surroundings& here, spar::perf::options& o) {
   std::string why;

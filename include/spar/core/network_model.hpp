@@ -20,6 +20,8 @@ struct network_model {
   /// The part of alpha that messages in flight at once share: m of them take alpha_shared + m (alpha - alpha_shared)
   /// seconds. With 0, each of them costs alpha, as in the papers. More than alpha has the same effect as alpha.
   double alpha_shared = 0;
+
+  friend bool operator==(const network_model&, const network_model&) = default; ///< whether all costs are equal
 };
 
 namespace detail {

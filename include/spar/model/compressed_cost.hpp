@@ -62,12 +62,14 @@ struct compression_choice {
   double doubling_seconds = 0; ///< expected seconds of compressed recursive doubling
   double codec_seconds = 0;    ///< seconds of encoding and decoding in the faster of the two compressed algorithms
   algorithm chosen = algorithm::plain; ///< the candidate with the shortest expected time
+  /// Whether nobody has set the network model, so that the choice assumes ranks on one host.
+  bool assumes_one_host = false;
 
   /// Computes the expected times of a call of the shape `p` over the network `net`, with the codec `codec`, and
   /// chooses.
   compression_choice(const network_model& net, const call_shape& p, const codec_model& codec) noexcept
       : plain_seconds(seconds_dense(net, p)), ring_seconds(seconds_compressed_ring(net, p, codec)),
-        doubling_seconds(seconds_compressed_doubling(net, p, codec)) {
+        doubling_seconds(seconds_compressed_doubling(net, p, codec)), assumes_one_host(net == network_model{}) {
     if (p.ranks < 2) return;
     network_model codec_alone;
     codec_alone.alpha = codec_alone.beta = codec_alone.gamma_dense = 0;
@@ -78,15 +80,19 @@ struct compression_choice {
     chosen = ring ? algorithm::compressed_ring : algorithm::compressed_doubling;
   }
 
-  /// A readable sentence with the choice and with the expected times from which the choice was made.
+  /// A readable sentence with the choice and with the expected times from which the choice was made; also says if these
+  /// assume one host.
   [[nodiscard]] std::string reason() const {
     constexpr std::array names{"without compression", "the compressed ring", "compressed recursive doubling"};
-    std::array<char, 256> text{};
+    std::array<char, 512> text{};
     std::snprintf(
         text.data(), text.size(),
         "%s: %.3g s expected without compression, %.3g s with the compressed ring and %.3g s with compressed "
-        "recursive doubling; encoding and decoding take %.3g s of the faster of the two compressed algorithms",
-        names[static_cast<std::size_t>(chosen)], plain_seconds, ring_seconds, doubling_seconds, codec_seconds);
+        "recursive doubling; encoding and decoding take %.3g s of the faster of the two compressed algorithms%s",
+        names[static_cast<std::size_t>(chosen)], plain_seconds, ring_seconds, doubling_seconds, codec_seconds,
+        assumes_one_host ? "; these times assume ranks on one host, as no network model was set (spar_perf --calibrate "
+                           "measures one)"
+                         : "");
     return text.data();
   }
 };

@@ -76,7 +76,14 @@ class communicator_rank {
   /// Whether checksums are on.
   [[nodiscard]] bool checksums() const noexcept { return port_.node().checksums(); }
 
-  /// The network model by which spar chooses algorithms, equal on all ranks; `spar::set_network` changes the model.
+  /// A collective call, which sets the network model on all ranks to rank 0's `network`; the `network` of the other
+  /// ranks is ignored. The model must be the same on all ranks, because `cheapest` and `sparcml` use the model to
+  /// choose an algorithm, and `flexreduce` uses the model to decide whether to use a barrier. All ranks must call
+  /// `set_network`, between the same two collectives; not for ranks of the simulator, which have the model of their
+  /// options. Throws `invalid_argument` on every rank if a parameter of rank 0's `network` is negative, infinite or
+  /// NaN, and may throw the \ref call_errors. Needs `<spar/system/set_network.hpp>`, which `<spar/spar.hpp>` includes.
+  void set_network(const network_model& network);
+  /// The network model by which spar chooses algorithms, equal on all ranks (see `set_network`).
   [[nodiscard]] const network_model& network() const noexcept { return port_.node().network(); }
 
   /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on

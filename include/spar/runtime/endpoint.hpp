@@ -239,7 +239,7 @@ class endpoint {
   /// Whether checksums are on.
   [[nodiscard]] bool checksums() const noexcept { return checksums_; }
 
-  /// The network model by which spar chooses algorithms, equal on all ranks; `spar::set_network` changes the model.
+  /// The network model by which spar chooses algorithms, equal on all ranks (see communicator_rank::set_network).
   [[nodiscard]] const network_model& network() const noexcept { return network_; }
   /// Sets the network model to `network`, which must be equal on all ranks.
   void set_network(const network_model& network) noexcept { network_ = network; }

@@ -216,7 +216,7 @@ inline system on_slow_network(system its) {
   its.name += "_slow";
   its.prepare = [prepare = std::move(its.prepare)](spar::rank_t ranks, std::uint64_t n) {
     return program([on_rank = prepare(ranks, n)](spar::threads& net) {
-      spar::set_network(net, {.alpha = 2e-5, .beta = 1e-8});
+      net.set_network({.alpha = 2e-5, .beta = 1e-8});
       return on_rank(net);
     });
   };
