@@ -47,19 +47,19 @@ SPAR_HOST_DEVICE inline std::int32_t minus(std::int32_t a, std::int32_t b) noexc
 }
 
 #if defined(__x86_64__)
-using four = lanes_of<4>::type;
+using four_bits = lanes_of<4>::type;
 using four_floats = lanes_of<4>::float_type;
 
-[[gnu::always_inline]] inline four mask_of(four comparison) noexcept { return comparison; }
-[[gnu::always_inline]] inline four added(four a, four b) noexcept {
-  return std::bit_cast<four>(std::bit_cast<lanes_of<4>::unsigned_type>(a) +
-                             std::bit_cast<lanes_of<4>::unsigned_type>(b));
+[[gnu::always_inline]] inline four_bits mask_of(four_bits comparison) noexcept { return comparison; }
+[[gnu::always_inline]] inline four_bits added(four_bits a, four_bits b) noexcept {
+  return std::bit_cast<four_bits>(std::bit_cast<lanes_of<4>::unsigned_type>(a) +
+                                  std::bit_cast<lanes_of<4>::unsigned_type>(b));
 }
-[[gnu::always_inline]] inline four plus(four a, four b) noexcept {
-  return std::bit_cast<four>(std::bit_cast<four_floats>(a) + std::bit_cast<four_floats>(b));
+[[gnu::always_inline]] inline four_bits plus(four_bits a, four_bits b) noexcept {
+  return std::bit_cast<four_bits>(std::bit_cast<four_floats>(a) + std::bit_cast<four_floats>(b));
 }
-[[gnu::always_inline]] inline four minus(four a, four b) noexcept {
-  return std::bit_cast<four>(std::bit_cast<four_floats>(a) - std::bit_cast<four_floats>(b));
+[[gnu::always_inline]] inline four_bits minus(four_bits a, four_bits b) noexcept {
+  return std::bit_cast<four_bits>(std::bit_cast<four_floats>(a) - std::bit_cast<four_floats>(b));
 }
 #endif
 
@@ -133,7 +133,7 @@ template <class Code>
 [[gnu::always_inline]] inline void encode_block(const float* __restrict x, std::uint16_t* __restrict out) {
 #if defined(__x86_64__)
   for (std::size_t b = 0; b < short_block; b += 8) {
-    four low, high;
+    four_bits low, high;
     std::memcpy(&low, x + b, sizeof low);
     std::memcpy(&high, x + b + 4, sizeof high);
     // Packs with saturation, which the sign-extended codes do not need.
@@ -153,10 +153,10 @@ template <class Code>
     eight codes;
     std::memcpy(&codes, in + b, sizeof codes);
     const auto decoded = [](eight code_in_upper_half) {
-      return Code::decode_bits(std::bit_cast<four>(code_in_upper_half));
+      return Code::decode_bits(std::bit_cast<four_bits>(code_in_upper_half));
     };
-    const four low = decoded(__builtin_shufflevector(eight{}, codes, 0, 8, 1, 9, 2, 10, 3, 11));
-    const four high = decoded(__builtin_shufflevector(eight{}, codes, 4, 12, 5, 13, 6, 14, 7, 15));
+    const four_bits low = decoded(__builtin_shufflevector(eight{}, codes, 0, 8, 1, 9, 2, 10, 3, 11));
+    const four_bits high = decoded(__builtin_shufflevector(eight{}, codes, 4, 12, 5, 13, 6, 14, 7, 15));
     std::memcpy(out + b, &low, sizeof low);
     std::memcpy(out + b + 4, &high, sizeof high);
   }
