@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/collective/compressed/p2p_compressed.hpp>
+#include <spar/selector/nonzeros.hpp>
 #include <spar/spar.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
@@ -44,6 +45,8 @@ void sum_values(Net& net, std::vector<T>& x, const spar::tree_plans& plans, cons
   allreduce(net, x, cheapest{}, average{});
   start_allreduce(net, x, ring{}, maximum{}).wait();
   allreduce(net, named{"dense"}, x);
+  by(compose(selector::nonzeros{}, cheapest{}));
+  allreduce(net, strided(x.data(), {2, 3}, {4, 1}), ring{});
 }
 
 /// Sums of streams by each schedule.

@@ -165,6 +165,8 @@ void streams(spar::pool& memory, std::vector<T>& x, std::vector<index>& indices)
   one.to_dense(std::span<T>(x), spar::maximum{});
   v.for_each([&](auto at, T value) { x[at] += value; });
   v.to_dense(std::span<T>(x), spar::maximum{});
+  v.reduce_into(std::span<T>(x), spar::sum{});
+  one.reduce_into(std::span<T>(x), spar::sum{});
   (void)spar::dense_view(x);
   (void)spar::dense_threshold<T, index>(1000);
   (void)spar::encode(v);
