@@ -24,7 +24,9 @@ enum class sim_event_kind {
 };
 
 /// A priority queue of events by time. Events at the same time are in order of the number `tie`, which depends on the
-/// seed; events with equal time and `tie` are in the order in which they were scheduled.
+/// seed; events with equal time and `tie` are in the order in which they were scheduled. The queue is a heap in which
+/// an event has four children, not two: thousands of ranks have millions of events in flight, and each level of the
+/// heap is then a miss of the cache.
 template <class Rank, class Message>
 class sim_events {
  public:
@@ -35,10 +37,11 @@ class sim_events {
     Message* message;
     std::uint64_t tie = 0;
     std::uint64_t serial = 0;
-    friend bool operator<(const event& a, const event& b) noexcept { // reversed: std::pop_heap takes the largest event
-      if (a.time != b.time) return a.time > b.time;
-      if (a.tie != b.tie) return a.tie > b.tie;
-      return a.serial > b.serial;
+    /// Whether `a` comes before `b`.
+    friend bool operator<(const event& a, const event& b) noexcept {
+      if (a.time != b.time) return a.time < b.time;
+      if (a.tie != b.tie) return a.tie < b.tie;
+      return a.serial < b.serial;
     }
   };
 
@@ -51,19 +54,35 @@ class sim_events {
   void schedule(const event& e, std::uint64_t tie, bool is_reserved = false) {
     if (heap_.size() >= usual_ && !is_reserved) grow();
     heap_.push_back(e);
-    heap_.back().tie = tie;
-    heap_.back().serial = scheduled_++;
-    std::push_heap(heap_.begin(), heap_.end());
+    event added = e;
+    added.tie = tie;
+    added.serial = scheduled_++;
+    std::size_t place = heap_.size() - 1;
+    for (std::size_t above; place > 0 && added < heap_[above = (place - 1) / children]; place = above) {
+      heap_[place] = heap_[above];
+    }
+    heap_[place] = added;
   }
   event pop() {
-    const event first = heap_.front();
-    std::pop_heap(heap_.begin(), heap_.end());
+    const event first = heap_.front(), last = heap_.back();
     heap_.pop_back();
+    std::size_t place = 0;
+    for (std::size_t below = 1; below < heap_.size(); below = children * place + 1) {
+      const std::size_t end = std::min(below + children, heap_.size());
+      std::size_t next = below;
+      for (std::size_t child = below + 1; child < end; ++child) next = heap_[child] < heap_[next] ? child : next;
+      if (last < heap_[next]) break;
+      heap_[place] = heap_[next];
+      place = next;
+    }
+    if (!heap_.empty()) heap_[place] = last;
     return first;
   }
   void clear() noexcept { heap_.clear(); }
 
  private:
+  static constexpr std::size_t children = 4;
+
   [[gnu::cold]] void grow() {
     const std::size_t reserved = heap_.capacity() - usual_;
     heap_.reserve(2 * usual_ + reserved);
