@@ -467,8 +467,8 @@ TEST(leaving, what_overtakes_the_last_messages_ends_no_call) {
   group.run([](spar::threads& net) {
     std::vector<float> x(10, 1.0F);
     if (net.rank() == 0) {
-      const std::string text = spar::detail::leavers::text_of({.unnamed = 1});
-      net.port().post(spar::part_of(purpose::left, 0, text, 0), 1);
+      const spar::detail::calls_of_leaver calls({1}, 1);
+      net.port().post(spar::part_of(purpose::left, 0, calls.text(), 0), 1);
       std::this_thread::sleep_for(std::chrono::milliseconds(50)); // rank 1 should wait meanwhile
     }
     spar::broadcast(net, std::span(x), 0);
@@ -483,14 +483,14 @@ TEST(leaving, is_certain_only_for_calls_that_the_rank_has_not_made) {
   using spar::detail::leavers;
   const auto unnamed = [](std::uint64_t n) { return n / 2048 * spar::max_in_flight + n % 2048; };
   for (const std::uint64_t made : {0, 1, 2047, 2048, 2049, 10'000}) {
-    const calls its{.unnamed = made};
+    const calls its({made}, 1);
     for (const std::uint64_t call : {0, 1, 2046, 2047, 2048, 2049, 2050, 9'999, 10'000})
       EXPECT_EQ(its.lack(unnamed(call)), call >= made) << made << " " << call;
   }
   leavers all;
   const std::uint64_t of_names[] = {7, 0, 2};
-  all.add(3, leavers::text_of({.unnamed = 5, .named = {reinterpret_cast<const char*>(of_names), sizeof(of_names)}}));
-  all.add(3, leavers::text_of({})); // only the first text counts
+  all.add(3, calls({5, 7, 0, 2}, 4).text());
+  all.add(3, calls({9}, 1).text()); // only the first text counts
   ASSERT_NE(all.find(3), nullptr);
   EXPECT_EQ(all.find(2), nullptr);
   const auto named = [](std::uint64_t name, std::uint64_t turn) { return turn * spar::max_in_flight + 2048 + name; };

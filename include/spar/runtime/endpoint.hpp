@@ -100,13 +100,10 @@ class endpoint {
   [[nodiscard]] detail::control_subscribers& subscribers() noexcept { return subscribers_; }
   /// The ranks that have left: see endpoint/leavers.hpp.
   [[nodiscard]] detail::leavers& leavers() noexcept { return leavers_; }
-  /// The text by which this rank tells the others that it leaves; empty if there is no memory.
-  [[nodiscard, gnu::cold]] std::string text_of_leaver() const noexcept {
-    try {
-      return detail::leavers::text_of({calls_.unnamed(), names_.calls_by_number(detail::calls_of_leaver::max_names)});
-    } catch (...) {
-      return {};
-    }
+  /// The calls of this rank, for a rank that leaves.
+  [[nodiscard, gnu::cold]] detail::calls_of_leaver calls_so_far() const noexcept {
+    detail::calls_of_leaver::counts numbers{calls_.unnamed()};
+    return {numbers, 1 + names_.count_calls(&numbers[1], detail::calls_of_leaver::max_names)};
   }
   /// The incomplete texts, of which only some parts have arrived in control messages.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }

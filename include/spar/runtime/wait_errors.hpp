@@ -54,7 +54,7 @@ template <class Error, class... Parts>
     const bool is_named = call != nullptr && call->name != nullptr;
     fail_wait<peer_failed>(
         node, *r, "rank ", r->peer, " has left (calls ",
-        is_named ? "of this name: " : "without a name: ", is_named ? calls->like(call->sequence) : calls->unnamed,
+        is_named ? "of this name: " : "without a name: ", is_named ? calls->like(call->sequence) : calls->unnamed(),
         "), but rank ", node.rank(), " waits ", awaited(node, *r));
     return true;
   }
@@ -92,7 +92,7 @@ template <transport Net>
   wait_state its;
   if (const calls_of_leaver* const calls = node.leavers().find(peer)) {
     its.text.add("has left (calls without a name: ");
-    its.text.add_part(calls->unnamed);
+    its.text.add_part(calls->unnamed());
     its.text.add(")");
     return its;
   }
@@ -138,7 +138,7 @@ template <transport Net>
 [[gnu::cold]] void tell_left(Net& net) noexcept {
   if (net.node().dead() || net.node().busy()) return;
   try {
-    broadcast_text(net, control_message::purpose::left, net.node().text_of_leaver());
+    broadcast_text(net, control_message::purpose::left, net.node().calls_so_far().text());
   } catch (...) {
   }
 }

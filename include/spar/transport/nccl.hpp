@@ -27,7 +27,6 @@
 #include <exception>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -384,8 +383,10 @@ class nccl_port : public decorated_port<Control> {
   /// a call: if it waits for this rank, which has not made it, the call ends in `peer_failed`.
   void meet() {
     const detail::nccl_note note{subscription_->number(), detail::nccl_note::kind::arrival, 0, ++meetings_};
-    const std::string text = std::string(note.text()) + node().text_of_leaver();
-    detail::broadcast_text(inner(), control_message::purpose::round, text);
+    detail::bounded_text text;
+    text.add(note.text());
+    text.add(node().calls_so_far().text());
+    detail::broadcast_text(inner(), control_message::purpose::round, text.view());
     rank_t& arrived = arrived_[meetings_ % 2];
     wait_for([&] { return arrived == size() - 1; }, "all ranks to destroy their spar::nccl");
     arrived = 0;

@@ -153,7 +153,7 @@ class simulator {
     detail::waiting_list& waiting = net.waits().active();
     for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
       const sim_port& peer = rank(r->tag < 0 ? 0 : r->peer).port();
-      if (peer.has_left_) net.leavers().add(peer.rank(), peer.text_of_leaver());
+      if (peer.has_left_) net.leavers().add(peer.rank(), peer.calls_so_far().text());
     }
     return net.leavers().any() && detail::fail_wait_for_leaver(net);
   }

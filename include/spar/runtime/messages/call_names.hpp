@@ -66,18 +66,19 @@ class call_names {
     return name;
   }
 
-  /// The number of calls of each name that has one of the first `count` numbers, up to the last name with a call.
-  [[nodiscard, gnu::cold]] std::string calls_by_number(std::uint64_t count) const {
-    std::string calls;
+  /// Stores in `calls[i]` the number of calls of the name with the number `first_named` + i, for i < `count`. Returns
+  /// the least number of elements behind which all are 0.
+  [[gnu::cold]] std::size_t count_calls(std::uint64_t* calls, std::uint64_t count) const noexcept {
+    std::size_t size = 0;
     for (const call_name* name : chains_) {
       for (; name != nullptr; name = name->next) {
-        if (name->calls == 0 || name->number - first_named >= count) continue;
-        const std::size_t at = sizeof(name->calls) * (name->number - first_named);
-        if (calls.size() <= at) calls.resize(at + sizeof(name->calls));
-        std::memcpy(calls.data() + at, &name->calls, sizeof(name->calls));
+        const std::uint64_t i = name->number - first_named;
+        if (name->calls == 0 || i >= count) continue;
+        calls[i] = name->calls;
+        size = i < size ? size : i + 1;
       }
     }
-    return calls;
+    return size;
   }
 
   /// Only on rank 0: assigns the next number to `name`, and returns the text of the control message that sends this

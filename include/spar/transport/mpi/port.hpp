@@ -52,14 +52,15 @@ class mpi_port : public endpoint {
     if (finalised != 0) return;
     const double end = patience();
     try {
-      const std::string calls = text_of_leaver();
+      const detail::calls_of_leaver calls = calls_so_far();
       // Polls for 50 microseconds, to notice a peer that has just failed.
       for (const double soon = now() + 5e-5; size() > 1 && !dead() && now() < soon;) try_poll_control();
       for (;; sched_yield()) {
         look_after_leaving();
         try_poll_control();
         if (dead()) drain();
-        if (leaving_.count() == 0) control_->end_with(control_message::purpose::left, dead() ? "" : calls);
+        if (leaving_.count() == 0)
+          control_->end_with(control_message::purpose::left, dead() ? std::string_view() : calls.text());
         if (now() >= end || (leaving_.count() == 0 && (!dead() || control_->all_have_ended()))) break;
       }
     } catch (...) { // a destructor cannot report that the last messages have not left
