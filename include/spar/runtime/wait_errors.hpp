@@ -66,7 +66,7 @@ struct wait_state {
   rank_t peer = -1;
   bounded_text text{};
 };
-[[gnu::cold]] inline wait_state state_of(endpoint& node) {
+[[gnu::cold]] inline wait_state wait_state_of(endpoint& node) {
   wait_state its;
   if (node.dead() || node.wait_error()) { // the call of a wait that has failed is about to abort the communicator
     its.text.add("has given up: ");
@@ -88,7 +88,7 @@ struct wait_state {
 template <transport Net>
 [[gnu::cold]] wait_state query_peer_wait(Net& net, rank_t peer) {
   endpoint& node = net.node();
-  if (endpoint* const other = node.neighbour(peer)) return state_of(*other);
+  if (endpoint* const other = node.neighbour(peer)) return wait_state_of(*other);
   wait_state its;
   if (const calls_of_leaver* const calls = node.leavers().find(peer)) {
     its.text.add("has left (calls without a name: ");
@@ -120,7 +120,7 @@ template <transport Net>
 [[gnu::cold]] void on_wait_note(Net& net, rank_t source, std::string_view text) {
   endpoint& node = net.node();
   if (text == "?") {
-    const wait_state own = state_of(node);
+    const wait_state own = wait_state_of(node);
     bounded_text answer;
     answer.add({reinterpret_cast<const char*>(&own.peer), sizeof(own.peer)});
     answer.add(own.text.view());
