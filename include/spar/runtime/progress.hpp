@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/transport_concept.hpp>
 #include <spar/runtime/wait_errors.hpp>
