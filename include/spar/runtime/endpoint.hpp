@@ -264,6 +264,7 @@ class endpoint {
   void ask_for_wait(detail::peer_question* what) noexcept { wait_question_ = what; }
   /// The error of an operation that this rank has awaited in vain; null if there is none.
   [[nodiscard]] const std::exception_ptr& wait_error() const noexcept { return wait_error_; }
+  /// Sets `wait_error()` to `why`.
   void note_wait_error(const std::exception_ptr& why) noexcept { wait_error_ = why; }
   /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other
   /// transports.
