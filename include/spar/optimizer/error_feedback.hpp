@@ -313,9 +313,9 @@ class error_feedback {
                   "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
                   "and selected<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
     detail::check_arguments(net, x);
-    check_values(x);
-    algorithm_.template validate_parts<T>(x.size(), net.size());
     try {
+      check_values(x);
+      algorithm_.template validate_parts<T>(x.size(), net.size());
       next_ = state_;
       return mode(net, signature_of<T, Index, Op>(x.size(), *this), detail::for_values(x, std::move(call)), x, op);
     } catch (...) {

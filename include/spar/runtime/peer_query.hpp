@@ -246,10 +246,9 @@ void check_left_over(Net& net, const call_record& call) {
 /// - If `source` asks for this rank's call, answers `source`.
 /// - While this rank waits for the answer of a peer, uses `text` only as this answer.
 /// - Otherwise, if the communicator is alive, and this rank's call with the same number differs from the described
-/// call,
-///   makes the longest awaited operation of this rank's call or, if this rank's call has ended, of any call fail with
-///   `mismatch`. If no operation is awaited, throws `mismatch`. But if the history of the calls differs, asks `source`
-///   about the preceding call, until the answer describes the first call that differs.
+///   call, makes the longest awaited operation of this rank's call or, if this rank's call has ended, of any call fail
+///   with `mismatch`. If no operation is awaited, throws `mismatch`. But if the history of the calls differs, asks
+///   `source` about the preceding call, until the answer describes the first call that differs.
 /// - If `source` asks for this rank's call, `source` aborts the calls of all ranks itself.
 ///
 /// Throws `corrupt_message` if `text` is malformed.

@@ -46,9 +46,9 @@ struct block_position {
 /// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block,
 ///   for blocks of finite values that the codec can encode, if the largest |value| is at least 2^-14. In blocks of
 ///   smaller values, the error may be as large as the largest |value|;
-/// - `absolute_error<T>()`: returns a number so that |decoded - value| is at most `relative_error<T>()` times the
-/// largest
-///   |value| of the block, plus this number, for blocks of any finite values that the codec can encode;
+/// - `absolute_error<T>()`: returns a number so that |decoded - value| is at most this number plus
+///   `relative_error<T>()` times the largest |value| of the block, for blocks of any finite values that the codec can
+///   encode;
 /// - `cost<T>()`: returns the time to encode or decode a value, as a multiple of gamma_dense.
 template <class Codec, class T>
 concept block_codec =
