@@ -7,6 +7,7 @@
 #include "support/global_allocations.hpp"
 
 #include <spar/spar.hpp>
+#include <spar/strided.hpp>
 #include <spar/system/eager_sgd.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/partial_allreduce.hpp>
@@ -200,17 +201,20 @@ struct feedback_steps {
   explicit feedback_steps(Net& its) : net(its) {}
   Net& net;
   spar::ok_topk<float> reduce{{.select = {.k = 500}}};
-  ones x{500}, y{500}, weights{500}, gradient{500}, plain{500};
+  spar::ok_topk<float> of_gaps{{.select = {.k = 500}}, {.reject_nan = true}};
+  ones x{500}, y{500}, with_gaps{1000}, weights{500}, gradient{500}, plain{500};
 
   void operator()() {
     reduce(net, x);
     auto call = reduce.start(net, spar::named{"feedback"}, y);
     call.wait();
+    of_gaps(net, spar::strided(with_gaps.data(), {500}, {2}));
     spar::sgd_step(net, weights, gradient, 0.5F, reduce);
     spar::sgd_step(net, weights, plain, 0.5F, spar::ring{});
   }
   void check(float ranks) const {
     x.expect(ranks), y.expect(ranks);
+    for (std::size_t i = 0; i < with_gaps.size(); ++i) EXPECT_EQ(with_gaps[i], i % 2 == 0 ? ranks : 1);
     for (const float w : weights) EXPECT_NEAR(w, 0, 1e-5F);
   }
 };
