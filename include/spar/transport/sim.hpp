@@ -103,6 +103,9 @@ class simulator {
   using event_kind = detail::sim_event_kind;
   using event_queue = detail::sim_events<sim_port, sim_port::shipment>;
 
+  /// The transport of the rank `r`, which the channel has checked.
+  [[nodiscard]] sim_port& port(rank_t r) noexcept { return ranks_[static_cast<std::size_t>(r)].port(); }
+
   /// The code that is the same for all programs: `call(program, net)` starts one.
   void run_all(task<void> (*call)(const void* self, sim& net), const void* program) {
     std::vector<std::optional<task<void>>> programs(ranks_.size());
@@ -113,7 +116,7 @@ class simulator {
     inside_ = true;
     try {
       for (std::size_t ended = 0; ended < programs.size();) {
-        sim& last = rank(step(start));
+        sim& last = ranks_[static_cast<std::size_t>(step(start))];
         auto& its = programs[static_cast<std::size_t>(last.rank())];
         const bool done = its && its->done();
         // First rethrows the program's error, if any, because `misuse_` may have been set while the program unwound.
@@ -152,7 +155,7 @@ class simulator {
   bool fail_wait_for_leaver(sim_port& net) {
     detail::waiting_list& waiting = net.waits().active();
     for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
-      const sim_port& peer = rank(r->tag < 0 ? 0 : r->peer).port();
+      const sim_port& peer = port(r->tag < 0 ? 0 : r->peer);
       if (peer.has_left_) net.leavers().add(peer.rank(), peer.calls_so_far().text());
     }
     return net.leavers().any() && detail::fail_wait_for_leaver(net);
@@ -252,7 +255,7 @@ class simulator {
     const auto [left, next, arrives] = network_.pass(now_, m.way, m.source, m.peer, m.head.payload_bytes());
     if (first && !options_.synchronous) schedule({left, event_kind::left, m.sender, &m}, tie);
     const double then = arrives ? jitter_.delayed(next, tie, events_.scheduled()) : next;
-    schedule({then, arrives ? event_kind::arrive : event_kind::reach, &rank(m.peer).port(), &m}, tie);
+    schedule({then, arrives ? event_kind::arrive : event_kind::reach, &port(m.peer), &m}, tie);
   }
 
   void drop(sim_port::shipment* m) noexcept {
@@ -288,8 +291,7 @@ inline sim_port::sim_port(simulator& engine, rank_t rank, rank_t size, const poo
     : endpoint(rank, size, memory), engine_(&engine) {
   notes_.reserve(64 + control_message::most_parts);
   set_deadline(); // no deadline: the simulator detects a deadlock at once
-  set_neighbours(
-      [](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->rank(r).port(); });
+  set_neighbours([](endpoint& own, rank_t r) -> endpoint* { return &static_cast<sim_port&>(own).engine_->port(r); });
   set_unreceived(matching_.arrivals(),
                  [](endpoint& own, bool) { return static_cast<sim_port&>(own).matching_.oldest_arrival(); });
   const simulator_options& o = engine.options_;
@@ -352,7 +354,7 @@ inline void sim_port::deliver(shipment* s, expectation* r) {
 }
 
 inline void sim_port::post(const control_message& note, rank_t peer) {
-  sim_port& to = engine_->rank(peer).port();
+  sim_port& to = engine_->port(peer);
   const bool aborts = note.what == control_message::purpose::abort;
   if (aborts && to.aborted_by_ < 0) to.aborted_by_ = rank();
   if (aborts && to.aborted_by_ != rank()) return;

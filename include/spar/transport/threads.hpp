@@ -265,6 +265,11 @@ class thread_group {
   }
 
  private:
+  friend class threads_port;
+
+  /// The transport of the rank `r`, which the channel has checked.
+  [[nodiscard]] threads_port& port(rank_t r) noexcept { return ranks_[static_cast<std::size_t>(r)].port(); }
+
   /// The code that is the same for all programs: `call(program, net)` calls one.
   void run_all(void (*call)(const void* self, threads& net), const void* program) {
     std::vector<detail::thread> running;
@@ -322,12 +327,12 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
   s->awaited = synchronous_ || out.loan != nullptr || padded_bytes(out.pieces) > buffered_bytes;
   s->pieces = s->awaited ? out.pieces : pack(out.pieces, s->storage.data());
   const bool awaited = s->awaited; // a copy: after `deposit`, the receiver may return `s`
-  group_->rank(peer).port().deposit(s);
+  group_->port(peer).deposit(s);
   return operation<threads_port, shipment>(*this, awaited ? s : nullptr);
 }
 
 [[gnu::cold]] inline void threads_port::post(const control_message& text, rank_t peer) {
-  threads_port& to = group_->rank(peer).port();
+  threads_port& to = group_->port(peer);
   const std::lock_guard lock(to.mutex_);
   note* const n = to.note_for(text);
   if (n == nullptr) return;
