@@ -663,6 +663,28 @@ TEST(destroyed_in_flight, a_decorator_ends_its_own_calls_on_all_ranks) {
   });
 }
 
+/// The call of a decorator that a coroutine destroys does not use the decorator any more.
+TEST(destroyed_in_flight, a_coroutine_destroys_a_decorator) {
+  spar::simulator group{2};
+  group.run([](spar::sim& inner) -> spar::task<void> {
+    std::vector<float> x(1000, 1.0F);
+    co_await inner.sleep(1); // the scheduler resumes the rest
+    auto net = std::make_unique<spar::counting<spar::sim>>(inner);
+    auto call = spar::start_allreduce(*net, std::span(x));
+    if (inner.rank() == 0) net.reset();
+    std::string text;
+    try {
+      co_await std::move(call);
+      co_await inner.sleep(1);
+      auto other = spar::start_allreduce(inner, std::span(x));
+      co_await std::move(other);
+    } catch (const spar::peer_failed& e) {
+      text = e.what();
+    }
+    EXPECT_NE(text.find("was destroyed while a call was in flight"), std::string::npos) << text;
+  });
+}
+
 TEST(destroyed_in_flight, a_decorator_leaves_the_calls_of_others_alone) {
   spar::thread_group group{2};
   group.run([](spar::threads& inner) {

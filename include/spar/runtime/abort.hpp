@@ -29,16 +29,21 @@ template <transport Net>
   if (!net.node().dead()) detail::abort(net, message_of(why).view());
 }
 
-/// Aborts the communicator, then unwinds this rank's pending calls, so that peers regain the send buffers that these
+/// Unwinds the pending calls of this rank, whose communicator is dead, so that peers regain the send buffers that these
 /// calls were reading. A call that waits for a device unwinds when the device has answered, so this function waits for
-/// it. If a coroutine calls this function, the calls unwind when this coroutine is suspended. The caller holds the lock
-/// of the rank.
+/// it.
+template <transport Net>
+[[gnu::cold]] void unwind(Net& net) noexcept {
+  net.scheduler().run();
+  for (; net.scheduler().polls(); net.scheduler().run()) sched_yield();
+}
+
+/// Aborts the communicator, then unwinds this rank's pending calls. If a coroutine calls this function, the calls
+/// unwind when this coroutine is suspended. The caller holds the lock of the rank.
 template <transport Net>
 [[gnu::cold]] void abort_and_unwind(Net& net, std::string_view reason) noexcept {
   detail::abort(net, reason);
-  if (net.scheduler().running()) return;
-  net.scheduler().run();
-  for (; net.scheduler().polls(); net.scheduler().run()) sched_yield();
+  if (!net.scheduler().running()) unwind(net);
 }
 
 /// Waits until no peer reads memory of a failed call of this rank. If a peer still reads such memory, first aborts the

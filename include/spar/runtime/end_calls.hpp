@@ -35,12 +35,14 @@ inline constexpr const char* destroyed_in_flight =
     "the communicator was destroyed while a call was in flight; wait for the call first";
 
 /// Called when the transport `net` is destroyed: if a call is in flight, aborts the communicator, so that the call ends
-/// on all ranks. Then `wait()` of the handle throws `peer_failed`.
+/// on all ranks. Then `wait()` of the handle throws `peer_failed`. The calls unwind before this function returns, even
+/// if a coroutine calls it, because they use `net`.
 template <transport Net>
 [[gnu::cold]] void end_calls(Net& net) noexcept {
   try {
     if (has_unended_calls(net.node(), &net)) {
-      abort_and_unwind(net, destroyed_in_flight);
+      detail::abort(net, destroyed_in_flight);
+      unwind(net);
       await_loans(net);
     }
   } catch (...) { // no further progress is possible
