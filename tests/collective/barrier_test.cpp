@@ -158,6 +158,7 @@ struct leave_together {
     co_await std::move(named);
     ++*come;
     auto leaving = spar::start_leave(net);
+    EXPECT_THROW((void)spar::start_barrier(net), spar::invalid_argument); // the other ranks would not take part
     co_await std::move(leaving);
     EXPECT_EQ(*come, net.size());
     std::uint64_t rounds = 0;
@@ -196,7 +197,14 @@ TEST(leave, blocks_until_the_last_rank_comes) {
 
 TEST(leave, that_meets_another_collective_is_a_mismatch) {
   spar::thread_group group(3);
-  EXPECT_THROW(group.run([&](spar::threads& net) { net.rank() == 1 ? spar::barrier(net) : spar::leave(net); }),
+  EXPECT_THROW(group.run([&](spar::threads& net) {
+    try {
+      net.rank() == 1 ? spar::barrier(net) : spar::leave(net);
+    } catch (...) {
+      EXPECT_THROW(spar::barrier(net), spar::peer_failed); // the ranks have not left
+      throw;
+    }
+  }),
                spar::mismatch);
 }
 

@@ -86,11 +86,12 @@ class endpoint {
   [[nodiscard]] const detail::loans& loans() const noexcept { return loans_; }
   /// The failure of the communicator, if any: `failed_rank()`, and `raise_peer_failed()`, which throws `peer_failed`.
   [[nodiscard]] const detail::failure& failure() const noexcept { return failure_; }
-  /// Throws `invalid_argument` if all ranks have left the communicator together.
+  /// Throws `invalid_argument` if this rank leaves, or has left, the communicator together with all other ranks. If the
+  /// communicator is dead, the call itself says why.
   void check_open() const {
-    if (closed_) raise_closed();
+    if (closed_ && !dead()) raise_closed();
   }
-  /// Called when all ranks have left the communicator together: see collective/basic/leave.hpp.
+  /// Called when this rank begins to leave the communicator together with all others: see collective/basic/leave.hpp.
   void close() noexcept { closed_ = true; }
   /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on
   /// the communicator any more.
@@ -287,8 +288,7 @@ class endpoint {
 
  private:
   [[noreturn, gnu::cold]] void raise_closed() const {
-    raise<invalid_argument>({"rank ", rank_,
-                             " makes a call on a communicator that all ranks have left by spar::leave; ",
+    raise<invalid_argument>({"rank ", rank_, " makes a call on a communicator that all ranks leave by spar::leave; ",
                              "construct another communicator"});
   }
 

@@ -265,7 +265,7 @@ task_of<Net, Algorithm, Args...> drive_named(channel<Net> net, call_record* call
 
 /// Starts `algorithm(channel, args...)` as the next collective on the communicator `on`, and returns the handle of the
 /// call. All ranks must start the same collectives in the same order, with equal `agreed`. Throws `invalid_argument` if
-/// all ranks have left the communicator by `leave`.
+/// this rank has called `leave` or `start_leave`.
 template <communicates Net, class Algorithm, class... Args>
 auto start_collective(Net& on, const signature& agreed, Algorithm algorithm, Args... args) {
   using port_type = detail::port_type_of<Net>;

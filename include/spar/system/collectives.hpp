@@ -353,7 +353,7 @@ template <communicates Net>
 void leave(Net& net) {
   detail::begin_leave(detail::blocking{}, detail::port_of(net));
 }
-/// Starts `leave` without waiting, and returns its handle (see `pending`).
+/// Starts `leave` without waiting, and returns its handle (see `pending`). This rank can start no call any more.
 template <communicates Net>
 auto start_leave(Net& net) {
   return detail::begin_leave(detail::nonblocking{}, detail::port_of(net));

@@ -11,15 +11,15 @@
 
 namespace spar {
 
-/// A dissemination_barrier, after which no rank can start another call on the communicator.
+/// A dissemination_barrier. From its start, no rank can start another call on the communicator.
 struct agreed_leave : algorithm_defaults {
   static constexpr std::string_view name = "leave";
 
   template <transport Net>
   task<void> operator()(channel<Net> net) const& {
+    net.net().node().close(); // first: the other ranks would not take part in a call that this rank starts now
     const dissemination_barrier all;
     co_await all(net);
-    net.net().node().close();
   }
 
   template <class... Args>
