@@ -101,9 +101,8 @@ class strided {
 
   /// The values with the `extents` and `strides`, of which the first is at `base`. Throws `invalid_argument` if there
   /// are not as many strides as extents, or more than eight; if an extent is negative; if `base` is null, unless there
-  /// are no values; if the values do not fit into the memory of a machine; or if two of them may be at one address.
-  /// This is excluded only if each stride, in the order of their sizes, exceeds the distance that all smaller ones
-  /// span.
+  /// are no values; if the values do not fit into the memory of a machine; or if two values may be at one address:
+  /// each stride, in the order of their sizes, must exceed the distance that all smaller strides span.
   strided(T* base, std::initializer_list<detail::any_integer> extents,
           std::initializer_list<detail::any_integer> strides)
       : base_(base) {
@@ -237,7 +236,8 @@ class strided {
   }
   void check_length(std::size_t length) const {
     if (length != size_)
-      raise<invalid_argument>({"a strided of ", size_, " values is copied from or to ", length, " values"});
+      raise<invalid_argument>(
+          {"a strided of ", size_, " values is copied from or to ", length, " values; expected ", size_, " values"});
   }
 
   T* base_;

@@ -142,7 +142,7 @@ template <element T = float, class Schedule = cheapest>
   storage::named_codec best("none");
   if (!(bound(best) <= tolerance)) {
     raise<invalid_argument>({"the tolerance of a sum of ", ranks, " ranks is ", tolerance,
-                             ", but additions alone may round by ", bound(best), "; expected at least so much"});
+                             ", but additions alone may round by ", bound(best), "; expected at least that much"});
   }
   const auto block =
       static_cast<std::size_t>((n + static_cast<std::uint64_t>(ranks) - 1) / static_cast<std::uint64_t>(ranks));

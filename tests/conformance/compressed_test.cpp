@@ -737,7 +737,7 @@ TEST(codec_for, says_why_there_is_none) {
     return "no error";
   };
   EXPECT_EQ(text(1e-8, 2), "the tolerance of a sum of 2 ranks is 1e-08, but additions alone may round by 5.96046e-08; "
-                           "expected at least so much");
+                           "expected at least that much");
   EXPECT_EQ(text(-1, 2), "the tolerance of a sum is -1; expected a finite number of at least 0");
   EXPECT_NE(text(std::nan(""), 2).find("expected a finite number"), std::string::npos);
   EXPECT_NE(text(std::numeric_limits<double>::infinity(), 2).find("expected a finite number"), std::string::npos);
