@@ -64,10 +64,13 @@ template <class T>
 /// Returns a mask of 64 values: bit e is set if `values[e]` is nonzero.
 template <class T>
 [[gnu::always_inline]] inline std::uint64_t nonzero_mask(const T* values) {
-  if constexpr (zero_by_bits<T>) return at_least_mask(values, 1);
-  std::uint8_t bytes[64];
-  for (std::size_t e = 0; e < 64; ++e) bytes[e] = static_cast<std::uint8_t>(is_nonzero(values[e]));
-  return mask_of_bytes(bytes);
+  if constexpr (zero_by_bits<T>) {
+    return at_least_mask(values, 1);
+  } else {
+    std::uint8_t bytes[64];
+    for (std::size_t e = 0; e < 64; ++e) bytes[e] = static_cast<std::uint8_t>(is_nonzero(values[e]));
+    return mask_of_bytes(bytes);
+  }
 }
 
 /// Sets the zeros x[0, n), of either sign, to +0. Reads before it writes, because few vectors contain -0.

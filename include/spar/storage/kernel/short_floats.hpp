@@ -128,10 +128,12 @@ SPAR_HOST_DEVICE float float_of(std::uint16_t code) {
 
 namespace detail {
 
+// nvcc refuses vectors in functions for host and device, also where only the host calls them.
+
 /// Encodes `short_block` floats.
 template <class Code>
 [[gnu::always_inline]] inline void encode_block(const float* __restrict x, std::uint16_t* __restrict out) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__CUDACC__)
   for (std::size_t b = 0; b < short_block; b += 8) {
     four_bits low, high;
     std::memcpy(&low, x + b, sizeof low);
@@ -147,7 +149,7 @@ template <class Code>
 /// Decodes `short_block` floats.
 template <class Code>
 [[gnu::always_inline]] inline void decode_block(const std::uint16_t* __restrict in, float* __restrict out) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__CUDACC__)
   using eight = lanes_of<2>::type;
   for (std::size_t b = 0; b < short_block; b += 8) {
     eight codes;
