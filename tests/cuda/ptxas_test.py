@@ -29,7 +29,7 @@ ROWS = {
     "`combine`:": ["combine<float, sum>"],
     "`finish`:": ["finish<float, average>"],
     "`find_any`:": ["find_any<*, float>"],
-    "`fill`:": ["fill<float>"],
+    "`fill`:": ["fill_rows<float>"],
     "`write_entries`:": ["write_entries<float, uint32>"],
     "`copy_entries`:": ["copy_entries<float, uint32>"],
     "`assign_unlisted`:": ["assign_unlisted<float, uint32>"],

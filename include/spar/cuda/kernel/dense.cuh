@@ -39,7 +39,7 @@ struct entry_pieces {
 namespace detail {
 
 template <class T>
-__global__ void __launch_bounds__(spar::detail::row_tile::threads) fill(T* x, std::uint64_t n, T value) {
+__global__ void __launch_bounds__(spar::detail::row_tile::threads) fill_rows(T* x, std::uint64_t n, T value) {
   spar::detail::for_rows(n, [&](std::uint64_t at) { x[at] = value; });
 }
 
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 /// Starts a kernel that sets each of n values in device memory to `value`.
 template <element T>
 void start_fill(T* x, std::uint64_t n, T value, cudaStream_t stream) {
-  spar::detail::launch_rows(detail::fill<T>, n, stream, x, n, value);
+  spar::detail::launch_rows(detail::fill_rows<T>, n, stream, x, n, value);
 }
 
 /// Starts a kernel that sets out[i] to a[i] + b[i] for i < n, or to b[i] if `a` is null. All pointers point to device
