@@ -96,12 +96,12 @@ class named_codec {
     if (which == "qsgd:4") return qsgd<4>{};
     if (which == "qsgd:8") return qsgd<8>{};
     if (which.starts_with("zfp:")) {
-      (void)detail::zfp_library::linked();
       zfp code{.non_finite = unsupported::exact};
       const std::string_view rate = which.substr(4);
       const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), code.rate);
       if (error == std::errc{} && end == rate.data() + rate.size()) {
         (void)code.encoded_bytes<float>(1);
+        (void)detail::zfp_library::linked();
         return code;
       }
     }
