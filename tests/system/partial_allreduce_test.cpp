@@ -407,6 +407,17 @@ TEST(partial_allreduce, ranks_that_disagree_find_it_out) {
     reduce(std::span(x));
   });
   EXPECT_NE((seeds[0] + seeds[1]).find("mismatch: ranks disagree on"), std::string::npos) << seeds[0];
+  // The note of rank 0 has arrived when rank 1 constructs its object.
+  std::atomic<bool> is_constructed = false;
+  const auto late = errors_of(2, [&](spar::threads& net) {
+    while (net.rank() == 1 && !is_constructed) std::this_thread::yield();
+    net.progress(false);
+    auto reduce = spar::partial_allreduce<float>(net, 10 + static_cast<std::uint64_t>(net.rank()));
+    is_constructed = true;
+    std::vector<float> x(10 + static_cast<std::size_t>(net.rank()));
+    reduce(std::span(x));
+  });
+  EXPECT_NE(late[1].find("mismatch: ranks disagree on the dimension n"), std::string::npos) << late[1];
 }
 
 // --- bad input ---

@@ -80,7 +80,8 @@ class partial {
 
   /// Called by `partial_allreduce`, which passes its arguments: `n`, the participation `who`, `algorithm`, `options`,
   /// what ranks must agree on (`agreed`), and where the values of calls are kept (`held`). Throws `invalid_argument` if
-  /// 2048 names are in use on the communicator.
+  /// 2048 names are in use on the communicator, and `mismatch` if another rank has already constructed an object that
+  /// differs.
   partial(Net& net, std::uint64_t n, const signature& agreed, Held held, const Participation& who, Algorithm algorithm,
           Op op, const partial_options& options)
       : net_(&net), n_(n), agreed_(agreed), held_(std::move(held)), who_(who), algorithm_(std::move(algorithm)),
@@ -89,6 +90,7 @@ class partial {
             node(), [](void* self, rank_t source, std::string_view text) { as_partial(self).on_message(source, text); },
             this) {
     const detail::rank_lock lock(node().shared());
+    if (error_) std::rethrow_exception(error_); // of a message that had arrived before this object subscribed
     if (node().dead()) node().failure().raise_peer_failed();
     name_ = sentence("spar::partial ", subscription_.number());
     static_cast<void>(detail::begin_name(net, {name_}));
