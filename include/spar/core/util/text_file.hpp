@@ -16,7 +16,7 @@ namespace spar::detail {
 
 /// Returns the text of the file `path`. Throws `invalid_argument`, naming the file, if it cannot be read, for example
 /// because it is a directory, if it has more than `most` bytes, or if it has a zero byte, which no text has: so the
-/// function ends soon for any file or device.
+/// function also ends for files without an end, such as /dev/zero.
 [[gnu::cold]] inline std::string read_text_file(const std::string& path, std::size_t most) {
   const struct opened {
     std::FILE* get;
