@@ -382,6 +382,16 @@ TEST(mpi_errors, a_rank_that_aborts_is_not_waited_for_in_a_split) {
   EXPECT_LT(seconds, 5);
 }
 
+TEST(mpi_errors, a_rank_that_has_left_is_not_waited_for_in_a_split) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  std::optional<spar::mpi> net(std::in_place, MPI_COMM_WORLD);
+  if (world.rank() == 0) return net.reset();
+  const auto [text, seconds] = ending_of([&] { const spar::mpi part = net->split(0, 0); });
+  EXPECT_NE(text.find("rank 0 has left, but rank "), std::string::npos) << text;
+  EXPECT_LT(seconds, 5);
+}
+
 TEST(mpi_errors, a_rank_that_does_not_come_to_a_split_is_waited_for_until_the_deadline) {
   spar::mpi world{MPI_COMM_WORLD};
   if (world.size() < 2) return;

@@ -27,8 +27,8 @@ class mpi : public communicator_rank<mpi_port> {
 
   /// Returns a communicator of the ranks that pass the same `colour`, in ascending order of `key`, with the options and
   /// network model of this communicator. Collective over this communicator. Throws `invalid_argument` if `colour` is
-  /// MPI_UNDEFINED or this rank has called `leave`, `peer_failed` if a rank has failed, `timeout` if a rank does not
-  /// call `split` before the deadline, and `transport_error` if a function of MPI fails.
+  /// MPI_UNDEFINED or this rank has called `leave`, `peer_failed` if a rank has failed or left, `timeout` if a rank
+  /// does not call `split` before the deadline, and `transport_error` if a function of MPI fails.
   [[nodiscard]] mpi split(int colour, int key) {
     port().check_open();
     const detail::rank_lock lock(port().shared());

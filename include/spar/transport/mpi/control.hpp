@@ -88,11 +88,11 @@ class mpi_control : public link {
   [[nodiscard]] bool all_have_ended() const noexcept { return !has(nothing); }
 
   /// A barrier: waits until all ranks of `net` have called `meet`; `net` is the transport to which these control
-  /// messages belong. Throws `peer_failed` if a rank fails, and `timeout` if a rank is missing at the deadline; the
-  /// communicator is dead after either error. Runs the dissemination barrier (Hensgen, Finkel and Manber 1988) twice: a
-  /// late rank may pass the first barrier although the other ranks have given up, but cannot pass the second, in which
-  /// those ranks take no part. During the second barrier, the pending calls of this rank make no progress, because a
-  /// call might fail; the rank only calls `look()`, which handles control messages.
+  /// messages belong. Throws `peer_failed` if a rank fails or has left, and `timeout` if a rank is missing at the
+  /// deadline; the communicator is dead after either error. Runs the dissemination barrier (Hensgen, Finkel and Manber
+  /// 1988) twice: a late rank may pass the first barrier although the other ranks have given up, but cannot pass the
+  /// second, in which those ranks take no part. During the second barrier, the pending calls of this rank make no
+  /// progress, because a call might fail; the rank only calls `look()`, which handles control messages.
   template <class Net, class Look>
   void meet(Net& net, Look look) {
     const rank_t rank = net.rank(), size = net.size();
@@ -103,6 +103,7 @@ class mpi_control : public link {
         const double begin = net.now();
         for (rank_t step = 1; step < size; step *= 2) {
           const rank_t from = (rank + size - step) % size, to = (rank + step) % size;
+          double missed = 0; // when this rank first knew that `from` has left
           MPI_Request sent = MPI_REQUEST_NULL;
           check_mpi(MPI_Irecv(nullptr, 0, MPI_BYTE, from, meeting, comm_.get(), &receiving), "MPI_Irecv");
           check_mpi(MPI_Isend(nullptr, 0, MPI_BYTE, to, meeting, comm_.get(), &sent), "MPI_Isend");
@@ -113,6 +114,10 @@ class mpi_control : public link {
             else
               look();
             if (net.dead()) net.failure().raise_peer_failed();
+            if (missed == 0 && net.node().leavers().find(from) != nullptr) missed = net.now();
+            if (missed > 0 && net.now() - missed > 1) { // what `from` has sent before has arrived by now
+              raise<peer_failed>({"rank ", from, " has left, but rank ", rank, " waits for all ranks to call split"});
+            }
             if (net.now() - begin > net.deadline()) {
               raise<timeout>({"rank ", rank, " has waited ", net.deadline(), " s for all other ranks to call split"});
             }
