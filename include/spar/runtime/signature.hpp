@@ -187,18 +187,17 @@ struct call_view {
   const auto differ = [&](const char* what, sentence_part its, sentence_part ours) {
     throw_mismatch(what, theirs.rank, its, own.rank, ours, where);
   };
+  constexpr element_code no_values{}; // the type of a call without values, such as a barrier
+  const bool have_values = theirs.agreed.element != no_values && own.agreed.element != no_values;
+  if (have_values && theirs.agreed.element != own.agreed.element)
+    differ("the element type", name_of(theirs.agreed.element), name_of(own.agreed.element));
   const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();
   if (same_algorithm && theirs.operation.view() != own.operation.view())
     differ("the operation", theirs.operation.c_str(), own.operation.c_str());
-  constexpr element_code no_values{}; // the type of a call without values, such as a barrier
-  if (theirs.agreed.element != no_values && own.agreed.element != no_values) {
-    if (theirs.agreed.element != own.agreed.element)
-      differ("the element type", name_of(theirs.agreed.element), name_of(own.agreed.element));
-    if (theirs.agreed.dimension != own.agreed.dimension)
-      differ("the dimension n", theirs.agreed.dimension, own.agreed.dimension);
-    if (theirs.agreed.index != own.agreed.index)
-      differ("the index type", name_of(theirs.agreed.index), name_of(own.agreed.index));
-  }
+  if (have_values && theirs.agreed.dimension != own.agreed.dimension)
+    differ("the dimension n", theirs.agreed.dimension, own.agreed.dimension);
+  if (have_values && theirs.agreed.index != own.agreed.index)
+    differ("the index type", name_of(theirs.agreed.index), name_of(own.agreed.index));
   if (!same_algorithm) {
     const option_difference between(theirs.algorithm.c_str(), own.algorithm.c_str());
     differ(between.of_values() ? "the algorithm's options" : "the algorithm", between.theirs(), between.own());
