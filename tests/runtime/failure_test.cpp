@@ -14,6 +14,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -314,6 +315,16 @@ TEST(abort, ends_calls_that_await_nothing) {
     EXPECT_NE(text_of<spar::peer_failed>([&] { spar::allreduce(net, std::span(x)); }), "");
     EXPECT_NE(text_of<spar::peer_failed>([&] { spar::start_allreduce(net, std::span(x)).wait(); }), "");
   });
+}
+
+TEST(abort, a_group_that_has_failed_says_so_when_it_runs_again) {
+  spar::thread_group group{2};
+  EXPECT_THROW(group.run([](spar::threads& net) { net.rank() == 1 ? throw std::out_of_range("why") : void(); }),
+               std::out_of_range);
+  bool ran = false;
+  EXPECT_EQ(text_of<spar::invalid_argument>([&] { group.run([&](spar::threads&) { ran = true; }); }),
+            "this thread_group has failed, and cannot run again; construct another one. Its error: why");
+  EXPECT_FALSE(ran);
 }
 
 TEST(abort, of_one_group_leaves_another_alive) {

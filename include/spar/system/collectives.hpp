@@ -142,6 +142,15 @@ struct with_argument {
 template <class Algorithm, class Argument>
 with_argument(Algorithm, Argument) -> with_argument<Algorithm, Argument>;
 
+/// Whether an `Algorithm` for `Values` is in truth an operation on them.
+template <class Algorithm, class Values>
+constexpr bool is_operation() {
+  if constexpr (dense_values<Values>)
+    return reduction<Algorithm, typename decltype(view_of_values(std::declval<Values&>()))::element_type>;
+  else
+    return reduction<Algorithm, typename std::remove_cvref_t<Values>::value_type>;
+}
+
 /// Starts a call on dense values, on a stream or on a view of a stream; `rest` are the arguments that the algorithm
 /// takes after the values.
 template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
@@ -181,6 +190,9 @@ struct reduce_scatter_forms {
   }
   template <class Mode, class Net, class Values, class Algorithm, class Op = sum>
   auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm, Op op = {}) const {
+    static_assert(!is_operation<Algorithm, Values>(),
+                  "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
+                  "spar::ring_reduce_scatter{}, spar::maximum{})");
     return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(algorithm), op);
   }
   template <class Mode, class Net, class Values>
@@ -193,6 +205,9 @@ struct reduce_scatter_forms {
   template <class Mode, class Net, class Values, class Algorithm, class Op = sum>
   auto operator()(Mode begin, Net& net, Values&& values, bounded_ownership owner, Algorithm algorithm,
                   Op op = {}) const {
+    static_assert(!is_operation<Algorithm, Values>(),
+                  "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
+                  "owners, spar::ring_reduce_scatter{}, spar::maximum{})");
     with_argument to_owners{std::move(algorithm), owner};
     return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_owners), op);
   }
@@ -218,6 +233,9 @@ struct allgather_forms {
 struct reduce_forms {
   template <class Mode, class Net, class Values, class Algorithm = binomial_reduce, class Op = sum>
   auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}, Op op = {}) const {
+    static_assert(!is_operation<Algorithm, Values>(),
+                  "the operation of a reduce follows the algorithm: for example reduce(net, values, root, "
+                  "spar::binomial_reduce{}, spar::maximum{})");
     check_root(net, root);
     with_argument to_root{std::move(algorithm), root};
     return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_root), op);

@@ -257,7 +257,8 @@ class thread_group {
 
   /// Runs `program(threads&)` for each rank in a thread of its own, and joins the threads. Rethrows the first error of
   /// any rank, for example one of the \ref call_errors, and throws `error` if the system cannot start a thread. After
-  /// an error, the calls in which other ranks wait end in `peer_failed`, and the group cannot be used again.
+  /// an error, the calls in which other ranks wait end in `peer_failed`, and the group cannot be used again: another
+  /// `run` throws `invalid_argument`.
   template <class Program>
   void run(Program&& program) {
     const auto call = [&program](threads& net) { program(net); };
@@ -272,6 +273,7 @@ class thread_group {
 
   /// The code that is the same for all programs: `call(program, net)` calls one.
   void run_all(void (*call)(const void* self, threads& net), const void* program) {
+    if (first_error_) refuse();
     std::vector<detail::thread> running;
     running.reserve(ranks_.size());
     try {
@@ -291,6 +293,12 @@ class thread_group {
     for (auto& t : running) t.join();
     for (auto& r : ranks_) r.port().forget_leavers();
     if (first_error_) std::rethrow_exception(first_error_);
+  }
+
+  /// Throws the error of another `run` after `first_error_`.
+  [[noreturn, gnu::cold]] void refuse() const {
+    raise<invalid_argument>({"this thread_group has failed, and cannot run again; construct another one. Its error: ",
+                             std::string(detail::message_of(first_error_).view())});
   }
 
   /// Records the error `why` of the rank `net` and aborts, so that the other ranks do not wait for `net`.
