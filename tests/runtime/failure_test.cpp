@@ -493,9 +493,9 @@ TEST(leaving, is_certain_only_for_calls_that_the_rank_has_not_made) {
   using calls = spar::detail::calls_of_leaver;
   using spar::detail::leavers;
   const auto unnamed = [](std::uint64_t n) { return n / 2048 * spar::max_in_flight + n % 2048; };
-  for (const std::uint64_t made : {0, 1, 2047, 2048, 2049, 10'000}) {
+  for (const std::uint64_t made : {0U, 1U, 2047U, 2048U, 2049U, 10'000U}) {
     const calls its({made}, 1);
-    for (const std::uint64_t call : {0, 1, 2046, 2047, 2048, 2049, 2050, 9'999, 10'000})
+    for (const std::uint64_t call : {0U, 1U, 2046U, 2047U, 2048U, 2049U, 2050U, 9'999U, 10'000U})
       EXPECT_EQ(its.lack(unnamed(call)), call >= made) << made << " " << call;
   }
   leavers all;
@@ -505,9 +505,10 @@ TEST(leaving, is_certain_only_for_calls_that_the_rank_has_not_made) {
   ASSERT_NE(all.find(3), nullptr);
   EXPECT_EQ(all.find(2), nullptr);
   const auto named = [](std::uint64_t name, std::uint64_t turn) { return turn * spar::max_in_flight + 2048 + name; };
-  for (const std::uint64_t name : {0, 1, 2, 3, 59}) {
+  for (const std::uint64_t name : {0U, 1U, 2U, 3U, 59U}) {
     const std::uint64_t made = name < 3 ? of_names[name] : 0;
-    for (const std::uint64_t turn : {0, 1, 2, 6, 7, 8}) EXPECT_EQ(all.find(3)->lack(named(name, turn)), turn >= made);
+    for (const std::uint64_t turn : {0U, 1U, 2U, 6U, 7U, 8U})
+      EXPECT_EQ(all.find(3)->lack(named(name, turn)), turn >= made);
   }
   EXPECT_FALSE(all.find(3)->lack(named(60, 0))); // of later names it says nothing
   EXPECT_THROW(all.add(1, ""), spar::corrupt_message);
