@@ -26,7 +26,7 @@ template <class Participation>
 void hear_any(fuzz::input& in, const Participation& who) {
   using note_of = spar::detail::round_note;
   posting net(listening, in);
-  spar::detail::activation<posting, Participation> rounds(net, who, 100, agreed);
+  spar::detail::activation<posting, Participation> rounds(net, who, 100, agreed, {});
   std::map<std::pair<spar::rank_t, bool>, std::uint64_t> sent; // by peer and whether it closes: last round
   while (in.left() > 0) {
     auto note = in.take<note_of>();
@@ -47,7 +47,7 @@ void hear_any(fuzz::input& in, const Participation& who) {
       fuzz::demand(peer >= 0 && peer < ranks && peer != listening,
                    "a note is sent to an invalid rank or to its sender");
       posting other(peer, in);
-      spar::detail::activation<posting, Participation>(other, who, 100, agreed)
+      spar::detail::activation<posting, Participation>(other, who, 100, agreed, {})
           .on_message(listening, {message.text.data(), message.length});
       note_of passed;
       std::memcpy(&passed, message.text.data(), sizeof passed);

@@ -70,7 +70,7 @@ inline control_message part_of(control_message::purpose what, rank_t source, std
   const std::size_t rest = std::min(text.size(), max_text_length) - at;
   part.length = static_cast<std::uint8_t>(std::min(rest, part.text.size()));
   part.last = rest <= part.text.size() ? 1 : 0;
-  std::memcpy(part.text.data(), text.data() + at, part.length);
+  if (part.length != 0) std::memcpy(part.text.data(), text.data() + at, part.length);
   part.checksum = part.expected_checksum();
   return part;
 }
