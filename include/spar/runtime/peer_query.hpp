@@ -195,7 +195,7 @@ template <transport Net>
   call_view own = view_of(call, call.agreed, rank, call.describe);
   call_view theirs = query_peer_call(net, call.sequence, peer);
   if (theirs.known() && theirs.history != own.history) throw_earlier_mismatch(net, theirs, own, call.sequence);
-  check_number(h, peer, call, rank);
+  check_sequence(h, peer, call, rank);
   if (!theirs.known()) check_fields(h, peer, ours, rank);
   if (h.digest == ours.digest) { // the calls are equal, so the message belongs to another phase of the call
     raise<mismatch>({"ranks disagree on the phase of ", own.algorithm.c_str(), ": rank ", peer,

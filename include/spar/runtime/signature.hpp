@@ -148,7 +148,7 @@ struct call_view {
 
 /// Throws `mismatch` if `h`, the header of a message from `peer` to this rank, `rank`, has the same tag as the messages
 /// of `call`, but belongs to a call with another number.
-[[gnu::cold]] inline void check_number(const header& h, rank_t peer, const call_identity& call, rank_t rank) {
+[[gnu::cold]] inline void check_sequence(const header& h, rank_t peer, const call_identity& call, rank_t rank) {
   const header ours = header_of(call.agreed, call);
   if (h.sequence == ours.sequence) return;
   const auto number = [&](const header& of) { return of.sequence * max_in_flight + call.sequence % max_in_flight; };
