@@ -163,7 +163,7 @@ TEST(agreement, message_of_an_ended_call_that_meets_another_one_is_named) {
   const auto error_of = [&](std::uint64_t sequence) -> std::string {
     const spar::header h = spar::header_of(agreed, {.agreed = agreed, .sequence = sequence});
     try {
-      spar::detail::check_number(h, 1, call, 0);
+      spar::detail::check_sequence(h, 1, call, 0);
     } catch (const spar::mismatch& e) {
       return e.what();
     }
