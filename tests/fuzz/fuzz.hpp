@@ -85,7 +85,7 @@ inline void arrive(spar::message_buffer& in, input& from, const spar::header& ag
   for (auto& length : lengths) length = from.take<std::uint16_t>();
   for (std::size_t i = 0; i < spar::max_pieces; ++i) {
     const bool as_due = in.kept() && format < 0x80;
-    (*pieces)[i] = from.bytes(as_due ? in.place_of(i).size() : std::min<std::size_t>(lengths[i], from.left()));
+    (*pieces)[i] = from.bytes(as_due ? in.expected_bytes(i) : std::min<std::size_t>(lengths[i], from.left()));
     views[i] = (*pieces)[i];
     h.lengths[i] = views[i].size();
   }

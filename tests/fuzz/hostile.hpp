@@ -35,6 +35,8 @@ class hostile : public spar::endpoint {
   }
   void post(const spar::control_message&, spar::rank_t) const noexcept {}
   void progress(bool) { scheduler().run(); }
+  /// Each look at the clock takes 0.1 s: a rank that asks a peer, which never answers here, soon gives up waiting.
+  [[nodiscard]] double now() noexcept { return clock_ += 0.1; }
   void abandon(spar::operation_record*) {}
   [[nodiscard]] spar::endpoint& node() noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
@@ -42,6 +44,7 @@ class hostile : public spar::endpoint {
  private:
   input* input_;
   bool misfit_ = false;
+  double clock_ = 0;
   spar::signature agreed_;
 };
 

@@ -257,8 +257,8 @@ class message_buffer {
   [[nodiscard]] bool kept() const noexcept { return expected_; }
   /// Whether the transport must write the payload to places that `place` has chosen.
   [[nodiscard]] bool placed() const noexcept { return placed_; }
-  /// The place that `place` has chosen for piece `i`.
-  [[nodiscard]] std::span<std::byte> place_of(std::size_t i) const noexcept { return places_[i]; }
+  /// The size in bytes of piece `i` that `place` or `expect` has set.
+  [[nodiscard]] std::size_t expected_bytes(std::size_t i) const noexcept { return sizes_[i]; }
 
   /// Whether the payload belongs in device memory, which the channel has set.
   [[nodiscard]] bool on_device() const noexcept { return on_device_; }
