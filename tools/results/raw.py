@@ -9,8 +9,10 @@ import re
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "results"
 UNITS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
-# A row of spar_perf's table: system, n, density, nnz in and out, messages, MB sent, time, (min .. max), ratio.
-ROW = re.compile(r"(\S+) +(\d+) +(\S+) +(\d+) +(\d+) +(\S+) +(\S+) +([\d.]+ \w+) +\((.+?) \.\. (.+?)\) +(\S+)")
+# A row of spar_perf's table: system, n, density, nnz in and out, messages, MB sent, x bound and bus GB/s (which older
+# tables lack), time, (min .. max), ratio.
+ROW = re.compile(r"(\S+) +(\d+) +(\S+) +(\d+) +(\d+) +(\S+) +(\S+)(?: +\S+ +\S+)? +([\d.]+ \w+) +\((.+?) \.\. (.+?)\)"
+                 r" +(\S+)")
 
 
 class missing(Exception):

@@ -59,6 +59,11 @@ def perf_ratio(library, **wanted):
     return only(rows(f"perf_{library}.txt"), **wanted)["ratio"]
 
 
+def in_place(ranks, density):
+    """The ratio of dense values in place that the selector `nonzeros` moves to a stream."""
+    return lambda lib: only(rows(f"in_place_{lib}.txt"), system="nonzeros", ranks=ranks, density=density)["ratio"]
+
+
 @value
 def speed():
     network = lambda library, **wanted: only(rows(f"netperf_{library}.txt"), **wanted)["ratio"]
@@ -68,6 +73,8 @@ def speed():
         "sparse, density 0.1 %, 2 ranks on one host": lambda lib: perf_ratio(lib, system="sparcml", density=0.001),
         "sparse, density 1 %, 2 ranks on one host": lambda lib: perf_ratio(lib, system="sparcml", density=0.01),
         "sparse, density 30 %, 2 ranks on one host": lambda lib: perf_ratio(lib, system="sparcml", density=0.3),
+        **{f"in place with `nonzeros`, density {100 * d:.3g} %, {p} ranks on one host, doubles": in_place(p, d)
+           for p in (2, 4) for d in (0.003, 0.022, 0.17, 0.45)},
         "sparse, density 0.1 %, 8 hosts, n = 16 Mi": lambda lib: network(lib, system="sparcml", density=0.001),
         "sparse, density 0.78 %, 8 hosts, n = 16 Mi": lambda lib: network(lib, system="sparcml", density=0.0078),
         "Ok-Topk with k = 1 % and the selection, 8 hosts, n = 16 Mi": lambda lib: drift[lib]["ratio"],
@@ -93,7 +100,8 @@ def speed():
 def speed_readme():
     """The rows of `speed` that show where spar is fast, and where it is slow."""
     head, rule, *lines = speed().strip().split("\n")
-    shown = ["0.1 %, 2 ranks", "density 1 %", "30 %", "Ok-Topk", "64 MiB", "ring`, 4 hosts", "1 MiB", "8 bytes"]
+    shown = ["0.1 %, 2 ranks", "density 1 %", "30 %", "0.3 %, 2", "2.2 %, 2", "17 %, 2", "2.2 %, 4", "Ok-Topk",
+             "64 MiB", "ring`, 4 hosts", "1 MiB", "8 bytes"]
     return "\n\n" + "\n".join([head, rule, *(l for l in lines if any(s in l for s in shown))]) + "\n\n"
 
 
