@@ -18,13 +18,8 @@
 #include <spar/system/allreduce.hpp>
 #include <spar/system/collectives.hpp>
 #include <spar/system/fused.hpp>
-#include <spar/system/gaussiank.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/ok_topk.hpp>
-#include <spar/system/quantised_sparcml.hpp>
+#include <spar/system/published.hpp>
 #include <spar/system/set_network.hpp>
-#include <spar/system/topka.hpp>
-#include <spar/system/topkdsa.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/threads.hpp>
 #include <spar/version.hpp>

@@ -8,8 +8,8 @@
 
 #include <spar/collective/topk/quantile_owners.hpp>
 #include <spar/on_device.cuh>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/ok_topk.hpp>
+#include <spar/system/published.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 

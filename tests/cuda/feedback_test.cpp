@@ -3,7 +3,7 @@
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
 
-#include <spar/system/tree_sparcml.hpp>
+#include <spar/tree.hpp>
 
 #include <string>
 

@@ -10,10 +10,10 @@
 
 #include <spar/on_device.cuh>
 #include <spar/runtime/progress_thread.hpp>
-#include <spar/system/flexreduce.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
+#include <spar/tree.hpp>
 
 #ifdef SPAR_HAS_ZFP
 #include <spar/cuda/values/zfp.cuh>

@@ -9,8 +9,8 @@
 #include <spar/sim.hpp>
 #endif
 #include <spar/storage/coded.hpp>
-#include <spar/system/flexreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
-#include <spar/system/flexreduce.hpp>
 #include <spar/system/partial_allreduce.hpp>
+#include <spar/tree.hpp>
 #ifdef SPAR_OVER_MPI
 #include <spar/mpi.hpp>
 #endif

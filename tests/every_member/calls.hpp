@@ -10,11 +10,9 @@
 #include <spar/storage/named_codec.hpp>
 #include <spar/storage/zfp_code.hpp>
 #include <spar/strided.hpp>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/tree_dense.hpp>
-#include <spar/system/tree_sparcml.hpp>
 #include <spar/topology/flex_plan.hpp>
 #include <spar/topology/tree.hpp>
+#include <spar/tree.hpp>
 
 #include <cstdint>
 #include <span>

@@ -22,7 +22,7 @@
 #include <spar/storage/wire.hpp>
 #include <spar/storage/zfp_code.hpp>
 #include <spar/strided.hpp>
-#include <spar/system/ok_topk.hpp>
+#include <spar/system/published.hpp>
 #include <spar/tolerance.hpp>
 
 #include <algorithm>

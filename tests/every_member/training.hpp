@@ -11,14 +11,10 @@
 #include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/system/eager_sgd.hpp>
-#include <spar/system/flexreduce.hpp>
 #include <spar/system/fused.hpp>
-#include <spar/system/gaussiank.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/ok_topk.hpp>
 #include <spar/system/partial_allreduce.hpp>
-#include <spar/system/topka.hpp>
-#include <spar/system/topkdsa.hpp>
+#include <spar/system/published.hpp>
+#include <spar/tree.hpp>
 
 #include <cstddef>
 #include <cstdint>

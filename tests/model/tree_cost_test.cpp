@@ -4,7 +4,7 @@
 
 #include <spar/model/flex_cost.hpp>
 #include <spar/model/tree_cost.hpp>
-#include <spar/system/flexreduce.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 

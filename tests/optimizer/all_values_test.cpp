@@ -7,8 +7,8 @@
 #include <spar/collective/allreduce/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/storage/codec.hpp>
-#include <spar/system/flexreduce.hpp>
 #include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 

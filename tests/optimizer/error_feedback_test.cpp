@@ -4,10 +4,7 @@
 #include "support/streams.hpp"
 
 #include <spar/core/util/crc32c.hpp>
-#include <spar/system/gaussiank.hpp>
-#include <spar/system/ok_topk.hpp>
-#include <spar/system/topka.hpp>
-#include <spar/system/topkdsa.hpp>
+#include <spar/system/published.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,10 +4,10 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
+#include <spar/collective/allreduce/compose.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/storage/codec.hpp>
-#include <spar/system/sparcml.hpp>
 
 #include <gtest/gtest.h>
 

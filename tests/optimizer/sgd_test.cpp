@@ -2,7 +2,7 @@
 // The SGD steps against a serial computation: weights, residuals, what is conserved, and convergence.
 #include <spar/optimizer/sgd.hpp>
 #include <spar/spar.hpp>
-#include <spar/system/topka.hpp>
+#include <spar/system/published.hpp>
 
 #include <gtest/gtest.h>
 

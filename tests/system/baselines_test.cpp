@@ -5,10 +5,7 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
-#include <spar/system/gaussiank.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/topka.hpp>
-#include <spar/system/topkdsa.hpp>
+#include <spar/system/published.hpp>
 
 #include <gtest/gtest.h>
 

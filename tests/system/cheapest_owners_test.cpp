@@ -6,7 +6,7 @@
 #include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/model/topk_cost.hpp>
 #include <spar/storage/coded.hpp>
-#include <spar/system/ok_topk.hpp>
+#include <spar/system/published.hpp>
 
 #include <gtest/gtest.h>
 

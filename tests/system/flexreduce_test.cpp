@@ -5,8 +5,7 @@
 #include "support/streams.hpp"
 #include "topology/random_tree.hpp"
 
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/tree_sparcml.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
-#include <spar/system/ok_topk.hpp>
+#include <spar/system/published.hpp>
 #include <spar/transport/faulty.hpp>
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
-#include <spar/system/ok_topk.hpp>
+#include <spar/system/published.hpp>
 
 #include <gtest/gtest.h>
 

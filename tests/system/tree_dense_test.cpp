@@ -3,8 +3,7 @@
 // simulator, or nearly so, and all of them compute the sum.
 #include "topology/simulated_cluster.hpp"
 
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/tree_dense.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/system/flexreduce.hpp>
+#include <spar/tree.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -12,9 +12,7 @@
 #include <spar/model/flex_cost.hpp>
 #include <spar/spar.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/system/flexreduce.hpp>
-#include <spar/system/tree_dense.hpp>
-#include <spar/system/tree_sparcml.hpp>
+#include <spar/tree.hpp>
 
 #include <algorithm>
 #include <array>

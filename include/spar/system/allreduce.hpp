@@ -9,7 +9,6 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/pending.hpp>
 #include <spar/system/collectives.hpp>
-#include <spar/system/sparcml.hpp>
 
 #include <cstdint>
 #include <span>

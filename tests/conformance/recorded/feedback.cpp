@@ -5,11 +5,7 @@
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/system/eager_sgd.hpp>
-#include <spar/system/gaussiank.hpp>
-#include <spar/system/gtopk.hpp>
-#include <spar/system/ok_topk.hpp>
-#include <spar/system/topka.hpp>
-#include <spar/system/topkdsa.hpp>
+#include <spar/system/published.hpp>
 
 namespace spar_test::recorded {
 namespace {

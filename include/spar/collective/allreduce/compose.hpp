@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Creates a composition from a selector, a storage, a topology and a schedule, in any order.
+// Creates a composition from a selector, a storage, a topology and a schedule, in any order. The composition of all
+// defaults is SparCML.
 #pragma once
 
 #include <spar/collective/allreduce/cheapest.hpp>
@@ -63,6 +64,15 @@ constexpr auto compose(const Parts&... parts) {
                                   detail::part_or<slot::schedule>(cheapest{}, parts...));
   }
 }
+
+/// SparCML: an allreduce of sparse streams that runs whichever of three algorithms is the cheapest according to the
+/// model of the network (SparCML, sections 5.3 and 8.1). If `Storage` has two codecs, as in `then<storage::coo,
+/// storage::qsgd<4>>`, the second codec encodes the second phase of DSAR, SparCML's dynamic sparse allreduce (SparCML,
+/// section 6).
+template <class Storage = storage::coo>
+using basic_sparcml = composition<everything, Storage, flat, cheapest>;
+/// SparCML without compression, the default algorithm of `allreduce`.
+using sparcml = basic_sparcml<>;
 
 namespace detail {
 
