@@ -4,7 +4,6 @@
 #include "support/compositions.hpp"
 #include "support/ranks.hpp"
 
-#include <spar/collective/compressed/p2p_compressed.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/tolerance.hpp>
@@ -49,7 +48,7 @@ spar::tree uneven_hosts(spar::rank_t ranks) {
 }
 
 /// Each algorithm as a number, so that one program is compiled for all of them.
-enum kind { ring, doubling, flexreduce, ring_of_messages, doubling_of_messages, chosen, kinds };
+enum kind { ring, doubling, flexreduce, chosen };
 
 struct program {
   kind which;
@@ -69,12 +68,8 @@ struct program {
       return with(spar::compose(codec, spar::recursive_doubling{.piece = piece}));
     case flexreduce:
       return with(spar::flexreduce(*plan, codec));
-    case ring_of_messages:
-      return with(spar::p2p_compressed_ring<named>{codec});
-    case chosen:
-      return with(spar::compose(codec, spar::cheapest{}));
     default:
-      return with(spar::p2p_compressed_doubling<named>{codec});
+      return with(spar::compose(codec, spar::cheapest{}));
     }
   }
   template <class Net>
@@ -92,8 +87,6 @@ double encodings(kind which, spar::rank_t ranks, const spar::flex_plan& plan) {
     return static_cast<double>(spar::ring::encodings(ranks));
   case flexreduce:
     return static_cast<double>(spar::chains::encodings(plan));
-  case ring_of_messages:
-    return static_cast<double>(spar::p2p_compressed_ring<named>::encodings(ranks));
   default:
     return static_cast<double>(spar::recursive_doubling::encodings(ranks));
   }
@@ -223,11 +216,7 @@ void expect_right(mode where, kind which, const char* codec, const vectors& x, s
   SCOPED_TRACE(testing::Message() << where << ", algorithm " << which << ", " << codec << ", P = " << ranks
                                   << ", n = " << n << ", pieces of " << piece);
   const auto got = reduced(where, which, codec, x, piece);
-  std::span<const std::vector<float>> different(got.x);
-  if (which < ring_of_messages) {
-    for (const auto& one : got.x) ASSERT_TRUE(same(one, got.x[0])) << "the ranks' results differ";
-    different = different.first(1);
-  }
+  for (const auto& one : got.x) ASSERT_TRUE(same(one, got.x[0])) << "the ranks' results differ";
   const spar::flex_plan plan(uneven_hosts(ranks), n);
   const double e = named(codec).relative_error<float>();
   const double bound = (std::pow(1 + e, encodings(which, ranks, plan)) - 1 + ranks * 0x1p-23) * largest_together(x) +
@@ -235,7 +224,7 @@ void expect_right(mode where, kind which, const char* codec, const vectors& x, s
   for (std::size_t i = 0; i < n; ++i) {
     double sum = 0;
     for (const auto& one : x) sum += static_cast<double>(one[i]);
-    for (const auto& one : different) ASSERT_LE(std::abs(static_cast<double>(one[i]) - sum), bound) << "index " << i;
+    ASSERT_LE(std::abs(static_cast<double>(got.x[0][i]) - sum), bound) << "index " << i;
   }
 }
 
@@ -410,11 +399,6 @@ TEST(compressed_allreduce, counts_are_those_of_the_paper) {
         EXPECT_EQ(c.plain_bytes_sent, 2 * c.bytes_sent) << "P = " << p;
       }
     }
-    for (const auto& c : reduced(mode::sim, ring_of_messages, "bf16", x).cost) {
-      EXPECT_EQ(c.compressions, 2 * (p - 1));
-      EXPECT_EQ(c.decompressions, 2 * (p - 1));
-      EXPECT_EQ(c.messages_sent, 2 * (p - 1));
-    }
   }
   for (const spar::rank_t ranks : {2, 4, 8}) {
     const auto rounds = static_cast<std::uint64_t>(std::bit_width(static_cast<unsigned>(ranks)) - 1);
@@ -427,10 +411,6 @@ TEST(compressed_allreduce, counts_are_those_of_the_paper) {
         EXPECT_EQ(c.bytes_sent, rounds * 2 * n);
         EXPECT_DOUBLE_EQ(c.compression_ratio(), 2);
       }
-    }
-    for (const auto& c : reduced(mode::sim, doubling_of_messages, "bf16", x).cost) {
-      EXPECT_EQ(c.compressions, rounds);
-      EXPECT_EQ(c.decompressions, rounds);
     }
   }
 }
@@ -832,7 +812,7 @@ TEST(compression_choice, says_that_it_assumes_one_host_if_nobody_has_set_the_mod
 /// Averages many calls, each with other random roundings, at values that lie between two levels.
 TEST(compressed_allreduce, stochastic_rounding_has_no_bias_on_any_way) {
   constexpr int calls = 600;
-  for (const kind which : {ring, doubling, flexreduce, ring_of_messages, doubling_of_messages}) {
+  for (const kind which : {ring, doubling, flexreduce}) {
     for (const spar::rank_t ranks : {3, 4, 6}) {
       // Rank 0 contributes half of the first level, and every rank the largest value 7, which sets the scale.
       const auto p = static_cast<std::size_t>(ranks);

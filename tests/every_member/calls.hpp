@@ -2,7 +2,6 @@
 // Calls every collective, schedule and system on a communicator. Only compiled, as a user's program would be.
 #pragma once
 
-#include <spar/collective/compressed/p2p_compressed.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/spar.hpp>
 #include <spar/storage/codec.hpp>
@@ -38,8 +37,6 @@ void sum_values(Net& net, std::vector<T>& x, const spar::tree_plans& plans, cons
   by(flexreduce(plans));
   by(flexreduce(plan, store::half{}));
   by(tree_dense(plans));
-  by(p2p_compressed_ring<store::qsgd<8>>{});
-  by(p2p_compressed_doubling<store::qsgd<8>>{});
   allreduce(net, x, cheapest{}, average{});
   start_allreduce(net, x, ring{}, maximum{}).wait();
   allreduce(net, named{"dense"}, x);

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "compressed_name.hpp"
+#include "p2p_compressed.hpp"
 #include "partial_name.hpp"
 #include "systems.hpp"
 
-#include <spar/collective/compressed/p2p_compressed.hpp>
 #include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
@@ -97,12 +97,12 @@ void register_compressed(Registry& all) {
       };
       using spar::compose, spar::ring, spar::recursive_doubling;
       if (its->algorithm == "ring" && its->messages) {
-        const spar::p2p_compressed_ring<named> algorithm{codec};
+        const p2p_compressed_ring<named> algorithm{codec};
         add_values(algorithm, algorithm.encodings(ranks));
       } else if (its->algorithm == "ring") {
         add_values(compose(codec, ring{}), ring::encodings(ranks));
       } else if (its->algorithm == "rec_doubling" && its->messages) {
-        const spar::p2p_compressed_doubling<named> algorithm{codec};
+        const p2p_compressed_doubling<named> algorithm{codec};
         add_values(algorithm, algorithm.encodings(ranks));
       } else if (its->algorithm == "rec_doubling") {
         add_values(compose(codec, recursive_doubling{}), recursive_doubling::encodings(ranks));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The ring and recursive doubling with point-to-point compression, in which each message is encoded and decoded on its
-// own. Collective-level compression, as in `compressed_ring`, is faster (Zhou et al., section III-B).
+// own, as a library below the collective would. Collective-level compression, as in `spar::ring` with a codec, is
+// faster and ends with the same bits on all ranks (Zhou et al., section III-B).
 #pragma once
 
 #include <spar/collective/local/values.hpp>
@@ -16,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::perf {
 
 namespace detail {
 
@@ -28,7 +29,8 @@ class coded_message {
   coded_message(channel<Net> net, const Codec& codec) noexcept : net_(net), coder_(net, codec) {}
 
   template <element T>
-  auto send(outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range, std::uint64_t step) {
+  auto send(spar::detail::outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range,
+            std::uint64_t step) {
     const std::uint64_t unlike_others = step << 24 | static_cast<std::uint64_t>(net_.rank());
     return local::then(net_,
                        coder_.message(values.subspan(range.begin, range.size()), range.begin, unlike_others, slot.room),
@@ -45,7 +47,7 @@ class coded_message {
 
  private:
   channel<Net> net_;
-  block_coder<Net, Codec> coder_;
+  spar::block_coder<Net, Codec> coder_;
 };
 
 } // namespace detail
@@ -73,12 +75,12 @@ struct p2p_compressed_ring {
 
   /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
-    requires block_codec<Codec, T>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  requires block_codec<Codec, T> task<void>
+  operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{x.size(), p};
     detail::coded_message coded(net, codec);
-    detail::outgoing_piece<Net> slot;
+    spar::detail::outgoing_piece<Net> slot;
     message_buffer came(net.value_memory());
     buffer<T> theirs(net.value_memory(), p > 1 ? owner[0].size() : 0);
     for (rank_t hop = 0; hop < 2 * (p - 1); ++hop) {
@@ -122,12 +124,12 @@ struct p2p_compressed_doubling {
 
   /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
-    requires block_codec<Codec, T>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  requires block_codec<Codec, T> task<void>
+  operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const folded_ranks folded(net.rank(), net.size());
     const index_range all{0, x.size()};
     detail::coded_message coded(net, codec);
-    detail::outgoing_piece<Net> slot;
+    spar::detail::outgoing_piece<Net> slot;
     message_buffer came(net.value_memory());
     buffer<T> theirs(net.value_memory(), net.size() > 1 ? x.size() : 0);
     const auto reduce = [&](bool lower) {
@@ -168,4 +170,4 @@ struct p2p_compressed_doubling {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::perf
