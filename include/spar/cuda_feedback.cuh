@@ -8,7 +8,7 @@
 #include <spar/cuda/array.hpp>
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
-#include <spar/cuda/feedback/entries.cuh>
+#include <spar/cuda/values/entries.cuh>
 #include <spar/on_device.cuh>
 #include <spar/optimizer/saved_state.hpp>
 #include <spar/runtime/arguments.hpp>

@@ -8,7 +8,6 @@
 
 #include <spar/optimizer/sgd.hpp>
 #include <spar/runtime/progress_thread.hpp>
-#include <spar/runtime/tasks/when_all.hpp>
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>

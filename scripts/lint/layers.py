@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks the layers of include/spar: each folder is a layer, and its headers may include only the same layer and lower
-ones. The subfolders of a layer also have levels. A folder contains at most 16 headers."""
+ones. The subfolders of a layer also have levels. The map in CONTRIBUTING.md names the layers in the same order, and each
+folder. Advises that a folder has 2 to 16 headers."""
 
 import collections
 import re
@@ -20,7 +21,6 @@ LEVEL = {
     "collective": 5,
     "cuda/kernel": 6,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
     "optimizer": 7,
-    "cuda/feedback": 8,
     "cuda/values": 7,
     "system": 8,
 }
@@ -28,12 +28,13 @@ LEVEL = {
 WITHIN = {
     "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
-    "transport": {"in_process": 0, "mpi": 1, "sim": 1, "nccl": 1, "": 2},
+    "transport": {"mpi": 0, "sim": 0, "nccl": 0, "": 1},
     "storage": {"kernel": 0, "": 1},
     "collective": {"local": 0, "": 1, "wire": 2, "basic": 3, "compressed": 3, "allreduce": 4, "topk": 5, "tree": 5,
                    "partial": 5},
 }
 MOST_HEADERS = 16
+MAP = "CONTRIBUTING.md"
 # The headers that may include an external library. Headers directly in include/spar are above every layer.
 OUTSIDE = {
     r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|mpi\.hpp)$",
@@ -90,20 +91,52 @@ def violations(header, source):
                 yield line, f"{own}/{from_room} includes <{target}>: {own}/{to_room} is not below {own}/{from_room}"
 
 
-def crowded(names):
-    """(name of a header in the folder, sentence) for each folder with too many headers."""
+def folders_of(names):
+    """The headers of each folder."""
     folders = collections.defaultdict(list)
     for name in names:
         folders[name.rpartition("/")[0]].append(name)
-    for folder, headers in folders.items():
-        if len(headers) > MOST_HEADERS:
-            yield headers[0], f"{folder} contains {len(headers)} headers, expected at most {MOST_HEADERS}"
+    return folders
+
+
+def unusual(names):
+    """(name of a header in the folder, sentence) for each folder with too many headers, or with a single one."""
+    for folder, headers in folders_of(names).items():
+        if not 2 <= len(headers) <= MOST_HEADERS:
+            yield headers[0], f"{folder} contains {len(headers)} headers, expected 2 to {MOST_HEADERS}"
+
+
+def order():
+    """The layers from the lowest, as the map shows them."""
+    levels = collections.defaultdict(list)
+    for layer, level in LEVEL.items():
+        levels[level].append(layer)
+    groups = [levels[level] for level in sorted(levels)]
+    return " <- ".join(group[0] if len(group) == 1 else f"{{{', '.join(group)}}}" for group in groups)
+
+
+def map_faults(text, folders):
+    """(line, sentence) for each difference between the map `text` and the layers, and for each folder without a row."""
+    block = re.search(r"^```\n(core <-.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    if not block or " ".join(block[1].split()) != order():
+        line = text.count("\n", 0, block.start(1) if block else 0) + 1
+        yield line, f"the layers differ from LEVEL, expected: {order()}"
+    rows = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        rows |= {folder: number for folder in re.findall(r"`([a-z_/]+)/`", re.match(r"(\| [^|]* )?", line)[0])}
+    for folder in sorted(folders - set(rows)):
+        yield 1, f"the map has no row for the folder {folder}/"
+    for folder in sorted(set(rows) - folders):
+        yield rows[folder], f"the folder {folder}/ contains no header"
 
 
 def check():
     headers = tree.files(".hpp", ".cuh", under="include/spar/")
-    for name, sentence in crowded(headers):
-        yield name, 1, sentence
+    for name, sentence in unusual(headers):
+        tree.advise(name, 1, sentence)
+    folders = {folder.removeprefix("include/spar").lstrip("/") for folder in folders_of(headers)} - {""}
+    for line, sentence in map_faults(tree.text(MAP), folders):
+        yield MAP, line, sentence
     for name in headers:
         # Remove comments, which may show an include, but keep string literals, which are part of includes.
         source = re.sub(r"//[^\n]*", "", tree.text(name))
@@ -130,8 +163,15 @@ def self_test():
         "mpi.h in its transport": ("transport/mpi.hpp", "#include <mpi.h>\n#include <vector>\n"),
         "system includes all": ("system/a.hpp", "#include <spar/model/cost.hpp>\n#include <spar/optimizer/sgd.hpp>\n"),
     }
-    yield "accepted 17 headers", len(list(crowded([f"a/{i}.hpp" for i in range(17)]))) == 1
-    yield "rejected 16 headers", not list(crowded([f"a/{i}.hpp" for i in range(16)]))
+    shown, rows = f"```\n{order()}\n```\n", "| `core/`, `core/util/` | elements of `model/` |\n"
+    folders = {"core", "core/util"}
+    yield "rejected the map", not list(map_faults(shown.replace("collective", "\n  collective") + rows, folders))
+    yield "accepted another order", len(list(map_faults(shown.replace("runtime <- ", "") + rows, folders))) == 1
+    yield "accepted a folder without a row", len(list(map_faults(shown + rows, folders | {"model"}))) == 1
+    yield "accepted a row without a folder", len(list(map_faults(shown + rows, {"core"}))) == 1
+    yield "no advice on 17 headers", len(list(unusual([f"a/{i}.hpp" for i in range(17)]))) == 1
+    yield "no advice on 1 header", len(list(unusual(["a/b/c.hpp", "a/1.hpp", "a/2.hpp"]))) == 1
+    yield "advice on 16 headers", not list(unusual([f"a/{i}.hpp" for i in range(16)]))
     for what, (header, source) in bad.items():
         yield f"accepted an invalid header: {what}", len(list(violations(header, source))) == 1
     for what, (header, source) in good.items():

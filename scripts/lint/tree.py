@@ -44,6 +44,11 @@ def code(source):
     return _NOISE.sub(blank, source)
 
 
+def advise(name, line, sentence):
+    """Prints advice, which does not make a lint fail."""
+    print(f"{name}:{line}: advice: {sentence}")
+
+
 def main(check, self_test):
     """Runs a lint. `check()` yields (file, line, sentence) per fault; `self_test()` yields (error message, success)."""
     if "--self-test" in sys.argv[1:]:

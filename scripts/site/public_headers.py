@@ -51,7 +51,6 @@ INTERNAL = """
     core/util/thread.hpp
     cuda/array.hpp
     cuda/call.hpp
-    cuda/feedback/
     cuda/kernel/
     cuda/pieces.hpp
     cuda/recycled.hpp

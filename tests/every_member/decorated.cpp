@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Sums over the simulator, over a transport of any kind, and over each decorator; calls from coroutines.
-#include <spar/runtime/tasks/when_all.hpp>
 #include <spar/spar.hpp>
 #include <spar/transport/any.hpp>
 #include <spar/transport/counting.hpp>
@@ -28,7 +27,8 @@ struct program {
     co_await net.sleep(1e-3);
     auto sum = spar::start_allreduce(net, *x, spar::ring{});
     auto other = spar::start_barrier(net);
-    co_await spar::when_all(net, sum, other);
+    co_await std::move(sum);
+    co_await std::move(other);
   }
 };
 

@@ -151,7 +151,6 @@ CONTENTS = {
     "cuda/kernel": "kernels",
     "optimizer": "error feedback, SGD",
     "cuda/values": "values on devices",
-    "cuda/feedback": "residuals",
     "system": "allreduce and the published systems",
 }
 COLOURS = [svg.GREY, svg.GREY, svg.YELLOW, svg.BLUE, svg.PINK, svg.GREEN, svg.YELLOW, svg.ORANGE, svg.BLUE]

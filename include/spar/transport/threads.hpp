@@ -10,9 +10,9 @@
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/matching.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/progress.hpp>
-#include <spar/transport/in_process/matching.hpp>
 
 #include <array>
 #include <atomic>

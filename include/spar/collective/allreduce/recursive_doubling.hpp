@@ -12,7 +12,6 @@
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/runtime/tasks/when_all.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>

@@ -8,7 +8,6 @@
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/runtime/tasks/when_all.hpp>
 #include <spar/topology/flex_plan.hpp>
 
 #include <algorithm>

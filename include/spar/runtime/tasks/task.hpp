@@ -80,6 +80,14 @@ class by_reference {
   Awaiter* awaiter_;
 };
 
+/// An awaiter that waits until a task has ended, and leaves its result or error in the task.
+template <class Task>
+class until_ended : public by_reference<Task> {
+ public:
+  using by_reference<Task>::by_reference;
+  void await_resume() const noexcept {}
+};
+
 class promise_base {
  public:
   promise_base(scheduler& ready, call_error* call) noexcept : scheduler_(&ready), call_(call) { ready.join(); }

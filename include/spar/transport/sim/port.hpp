@@ -6,8 +6,8 @@
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/matching.hpp>
 #include <spar/runtime/operation.hpp>
-#include <spar/transport/in_process/matching.hpp>
 #include <spar/transport/sim/deadlock_report.hpp>
 #include <spar/transport/sim/network.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matches arrived messages with posted receives of the same source and tag, for `threads` and the simulator. The
-// transport `mpi` leaves matching to MPI.
+// Matches arrived messages with posted receives of the same source and tag, for transports whose ranks are in
+// one process (`threads` and `sim`). The transport `mpi` leaves matching to MPI.
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
