@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks the layers of include/spar: each folder is a layer, and its headers may include only the same layer and lower
-ones. The subfolders of a layer also have levels. The map in CONTRIBUTING.md names the layers in the same order, and each
-folder. Advises that a folder has 2 to 16 headers."""
+ones. The subfolders of a layer also have levels. The map in CONTRIBUTING.md names the layers in order, and each folder.
+Advises that a folder has 2 to 16 headers."""
 
 import collections
 import re
