@@ -37,7 +37,7 @@ struct naive_split : spar::algorithm_defaults {
   spar::task<spar::sparse_stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine,
                                                     Op op) const& {
     const spar::uniform_ownership owner{n, net.size()};
-    return spar::split_phase(net, mine, owner, op, static_cast<float*>(nullptr));
+    return spar::split_sparse(net, mine, owner, op);
   }
 };
 struct balanced_split : spar::algorithm_defaults {
@@ -49,7 +49,7 @@ struct balanced_split : spar::algorithm_defaults {
     const spar::uniform_ownership due{n, net.size()};
     co_await spar::balance_ownership(net, mine.indices(), due, std::span(bounds), true, k + k / 10);
     const spar::bounded_ownership owner{bounds};
-    auto work = spar::split_phase(net, mine, owner, op, static_cast<float*>(nullptr));
+    auto work = spar::split_sparse(net, mine, owner, op);
     co_return co_await std::move(work);
   }
 };

@@ -468,7 +468,7 @@ struct split_within_quotas : spar::algorithm_defaults {
     const spar::residual_view<float> none;
     std::uint64_t& rider = (*riders)[static_cast<std::size_t>(net.rank())];
     const auto reduce = [&](spar::split_quotas& within) {
-      return spar::reduce_to_owners(net, over, mine, *bounds, op, store, none, &within);
+      return spar::reduce_to_owners(net, over, mine, *bounds, op, store, none, within);
     };
     auto sums = co_await spar::reduce_within_quotas(net, mine, target, std::span(*bounds), false, most, *counts, *did,
                                                     rider, reduce);

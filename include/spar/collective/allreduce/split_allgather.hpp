@@ -78,12 +78,11 @@ struct split_allgather {
     if constexpr (Phase == second_phase::dense || !has_stream_codec<Storage>) {
       auto sum = sparse_stream<T, Index>::dense(net.value_memory(), mine.dimension(), 0, mine.dimension());
       const std::span<T> values = sum.values();
-      co_await split_phase(net, mine, owner, op, values.data() + own.begin, store, residual);
+      co_await split_dense(net, mine, owner, op, values.data() + own.begin, store, residual);
       co_await gather_dense(net, values, storage::blocks_of(store), residual);
       co_return sum;
     } else {
-      T* const sparse = nullptr;
-      const sparse_stream<T, Index> block = co_await split_phase(net, mine, owner, op, sparse, store, residual);
+      const sparse_stream<T, Index> block = co_await split_sparse(net, mine, owner, op, store, residual);
       if constexpr (Phase == second_phase::adaptive) {
         const std::uint64_t entries = co_await count_entries(net, block.count());
         if (entries > storage::delta<T, Index>(store, mine.dimension())) {

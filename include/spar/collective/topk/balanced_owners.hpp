@@ -134,7 +134,7 @@ struct balanced_owners {
     sparse_stream<T, Index> reduced;
     if constexpr (has_quotas<Topology, Storage>) {
       const auto reduce = [&](split_quotas& within) {
-        return reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, store, errors, &within);
+        return reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, store, errors, within);
       };
       reduced = co_await reduce_within_quotas(net, mine.view(), owners, now.boundaries, anew, most, now.counts, last,
                                               riders.span()[static_cast<std::size_t>(net.rank())], reduce);

@@ -32,6 +32,37 @@ struct block_report {
   bool repeated = false; ///< whether a rank exceeded a quota, so that all ranks counted, and sent their entries again
 };
 
+/// How many entries this rank may send to each owner in a split phase, and what the split phase has counted.
+struct split_quotas {
+  std::span<const std::uint64_t> quotas{}; ///< the largest slice for each owner; if empty, slices may have any length
+  bool enforced = false;                   ///< whether a rank that exceeds a quota sends only flags, and no slices
+  std::span<std::uint64_t> sent{};         ///< result: the number of this rank's entries in the block of each owner
+  std::uint64_t received = 0;              ///< result: the number of all ranks' entries in this rank's block
+  bool exceeded = false; ///< result: whether this rank has exceeded a quota in this split phase or before
+  bool withheld = false; ///< result: whether a rank has sent flags; if so, no rank gets sums
+
+  /// Counts the `slices` of this rank, and returns whether this rank withholds them.
+  template <class Slices>
+  bool withhold(const Slices& slices) {
+    for (std::size_t r = 0; r < sent.size(); ++r) {
+      sent[r] = slices[static_cast<rank_t>(r)].count();
+      exceeded = exceeded || (!quotas.empty() && sent[r] > quotas[r]);
+    }
+    return withheld = enforced && exceeded;
+  }
+  /// Notes that `in` has arrived. Returns whether the slices are void because a rank has withheld its own.
+  bool are_void(const message_buffer& in) {
+    withheld = withheld || (enforced && in.head().format == wire_format::parts && in.head().count == 0);
+    return withheld;
+  }
+  /// Counts the entries of all ranks' `slices` in this rank's block.
+  template <class Slices>
+  void count_received(const Slices& slices) {
+    received = 0;
+    for (const auto& slice : slices) received += slice.count();
+  }
+};
+
 namespace detail {
 
 /// The largest number of entries that an owner gets if all ranks are within their quotas; a balanced block has at most
@@ -66,7 +97,7 @@ std::uint64_t to_rider(std::uint64_t received, bool exceeded) noexcept {
 } // namespace detail
 
 /// Sends each owner its slice of `mine`, and returns the sums at the indices that this rank owns: `reduce(within)` is
-/// the exchange that counts entries, and enforces quotas, as split_phase does. If possible, the ranks send their
+/// the exchange that counts entries, and enforces quotas, as split_sparse does. If possible, the ranks send their
 /// entries at once, each within its quotas, which add up to at most most_within_quotas(most, P) entries for an owner. A
 /// rank that would exceed a quota sends only flags; all ranks then add up the entries of each block, balance the blocks
 /// if one has more than `most` entries, and send their entries again. The ranks count first, and send once, if `anew`

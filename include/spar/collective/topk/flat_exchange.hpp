@@ -18,12 +18,13 @@ namespace spar {
 
 /// Sends each owner its slice of `mine`. Returns the sums at the indices that this rank owns, [bounds[rank],
 /// bounds[rank + 1]), as a sparse stream. Adds the rounding errors of this rank's encodings to `residual`, unless
-/// `residual` is empty. With `within`, counts entries and may enforce quotas (see split_phase).
-template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage>
+/// `residual` is empty. Ranks may withhold their slices because of `quotas` (see split_sparse).
+template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage,
+          class Quotas = const no_quotas>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
-                                               residual_view<T> residual, split_quotas* within = nullptr) {
-  return split_phase(net, mine, bounded_ownership{bounds}, op, static_cast<T*>(nullptr), store, residual, within);
+                                               residual_view<T> residual, Quotas& quotas = unlimited) {
+  return split_sparse(net, mine, bounded_ownership{bounds}, op, store, residual, quotas);
 }
 
 /// Returns, on every rank, the entries of all ranks' sparse blocks. The block of rank r has shares[r + 1] - shares[r]

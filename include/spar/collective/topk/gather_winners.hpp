@@ -138,31 +138,18 @@ task<sparse_stream<T, Index>>
 gather_winners(channel<Net> net, stream_view<T, Index> mine, std::span<const std::uint64_t> shares, Ownership owner,
                stream_view<T, Index> entries, const exchanged_slices<T, Index>& known, Codec codec) {
   const rank_t p = net.size();
-  const auto others = static_cast<std::size_t>(p - 1);
   pool& memory = net.memory();
-  fixed_vector<mixed_message> out(memory, others);
-  fixed_vector<decltype(net.send(0, payload{}))> sending(memory, others);
-  fixed_vector<message_buffer> arrived(memory, others);
-  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, others);
-  for (rank_t i = 1; i < p; ++i)
-    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(memory)));
-
+  fixed_vector<mixed_message> out(memory, static_cast<std::size_t>(p - 1));
+  all_to_all<Net, message_buffer> messages(net);
   buffer<std::uint32_t> contributors(memory, mine.count());
-  std::fill_n(contributors.data(), contributors.size(), 0U);
-  buffer<std::size_t> places(memory,
-                             known.parts.size() * mine.count()); // of the sums in the parts, a part after another
-  std::size_t* places_in = places.data();
-  for (const auto& part : known.parts) {
-    detail::find_places(part.indices(), mine.indices(), places_in);
-    for (std::size_t e = 0; e < mine.count(); ++e) contributors.data()[e] += places_in[e] < part.count() ? 1U : 0U;
-    places_in += mine.count();
-  }
+  buffer<std::size_t> places(memory, known.parts.size() * mine.count());
+  detail::find_contributors(known.parts, mine.indices(), places.data(), contributors.data());
   for (rank_t i = 1; i < p; ++i) {
-    const rank_t peer = (net.rank() + i) % p;
+    const rank_t peer = messages.destination(i);
     const auto part = static_cast<std::size_t>(peer);
-    sending.push_back(net.send(
-        peer, detail::encode_winners(net, codec, mine, owner[net.rank()], known.parts[part].count(),
-                                     places.data() + part * mine.count(), contributors.data(), out.emplace_back())));
+    messages.send(peer,
+                  detail::encode_winners(net, codec, mine, owner[net.rank()], known.parts[part].count(),
+                                         places.data() + part * mine.count(), contributors.data(), out.emplace_back()));
   }
   for (rank_t r = 0; r < p; ++r) {
     const auto block = static_cast<std::size_t>(r);
@@ -174,19 +161,19 @@ gather_winners(channel<Net> net, stream_view<T, Index> mine, std::span<const std
   all.write(shares[static_cast<std::size_t>(net.rank())], mine);
   const local::slices<Net, T, Index, Ownership> slice(entries, owner);
   for (rank_t i = 1; i < p; ++i) {
-    const rank_t peer = (net.rank() + p - i) % p;
-    const auto at = static_cast<std::size_t>(i - 1), block = static_cast<std::size_t>(peer);
+    const rank_t peer = messages.source(i);
+    const auto block = static_cast<std::size_t>(peer);
     const auto its = slice[peer];
     const auto known_to_peer =
         detail::known_entries(its, known.is_known.data() + (its.indices().data() - entries.indices().data()), memory);
-    co_await receiving[at];
-    const auto sums = detail::decode_winners(net, codec, arrived[at], owner[peer], shares[block + 1] - shares[block],
+    co_await messages.arrival(i);
+    const auto sums = detail::decode_winners(net, codec, messages[i], owner[peer], shares[block + 1] - shares[block],
                                              known_to_peer.view());
-    arrived[at].release();
+    messages[i].release();
     all.write(shares[block], sums.view());
   }
   net.compute(all.count());
-  for (auto& s : sending) co_await s;
+  for (auto& s : messages.end()) co_await s;
   co_return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include <spar/collective/allreduce/split.hpp>
 #include <spar/collective/topk/sum_bounds.hpp>
+#include <spar/collective/wire/all_to_all.hpp>
 #include <spar/collective/wire/mixed_message.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
@@ -134,48 +135,35 @@ sparse_stream<T, Index> decode_slice(channel<Net> net, const Codec& codec, const
 
 /// Sends each owner the slice of `mine` in its block, without the values of small entries, and receives the slices of
 /// all ranks in this rank's block. Sets least[r] to the least magnitude of the small entries of rank r.
-template <transport Net, element T, index_type Index, class Ownership, class Codec>
+template <transport Net, element T, index_type Index, class Ownership, class Codec, class Quotas>
 task<void> exchange_slices(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Codec codec,
-                           exchanged_slices<T, Index>& known, std::span<kernel::magnitude<T>> least,
-                           split_quotas* within) {
-  const rank_t p = net.size();
-  const auto ranks = static_cast<std::size_t>(p);
+                           exchanged_slices<T, Index>& known, std::span<kernel::magnitude<T>> least, Quotas& quotas) {
   const index_range block = owner[net.rank()];
   const local::slices<Net, T, Index, Ownership> slice(mine, owner);
-  fixed_vector<mixed_message> out(net.memory(), ranks - 1);
-  fixed_vector<decltype(net.send(0, payload{}))> sending(net.memory(), ranks - 1);
-  fixed_vector<message_buffer> arrived(net.memory(), ranks - 1);
-  fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(net.memory(), ranks - 1);
-  for (rank_t i = 1; i < p; ++i)
-    receiving.emplace_back(net.receive((net.rank() + p - i) % p, arrived.emplace_back(net.memory())));
-  const bool withholds = within != nullptr && within->count(slice, ranks);
-  for (rank_t i = 1; i < p; ++i) {
-    const rank_t peer = (net.rank() + i) % p;
-    const payload message = withholds
-                                ? split_quotas::flag()
-                                : encode_slice(net, codec, slice[peer], owner[peer], known.floor, out.emplace_back());
-    sending.push_back(net.send(peer, message));
+  fixed_vector<mixed_message> out(net.memory(), static_cast<std::size_t>(net.size() - 1));
+  all_to_all<Net, message_buffer> messages(net);
+  const bool withholds = quotas.withhold(slice);
+  for (rank_t i = 1; i < net.size(); ++i) {
+    const rank_t peer = messages.destination(i);
+    messages.send(peer, withholds
+                            ? withheld_slice()
+                            : encode_slice(net, codec, slice[peer], owner[peer], known.floor, out.emplace_back()));
   }
   known.parts.clear();
-  for (rank_t r = 0; r < p; ++r) known.parts.emplace_back();
-  const auto rank = static_cast<std::size_t>(net.rank());
-  known.parts[rank] = sparse_stream<T, Index>::copy(net.memory(), slice[net.rank()]);
-  const kernel::magnitude<T> floor = known.floor;
+  for (rank_t r = 0; r < net.size(); ++r) known.parts.emplace_back();
+  known.parts[static_cast<std::size_t>(net.rank())] = sparse_stream<T, Index>::copy(net.memory(), slice[net.rank()]);
   for (std::size_t e = 0; e < known.is_known.size(); ++e)
-    known.is_known.data()[e] = kernel::magnitude_of(mine.values()[e]) < floor ? 0 : 1;
-  for (rank_t i = 1; i < p; ++i) {
-    const auto at = static_cast<std::size_t>(i - 1), source = static_cast<std::size_t>((net.rank() + p - i) % p);
-    co_await receiving[at];
-    if (within == nullptr || !within->note(arrived[at]))
-      known.parts[source] = decode_slice<Net, Codec, T, Index>(net, codec, arrived[at], mine.dimension(), block,
+    known.is_known.data()[e] = known.is_small(mine.values()[e]) ? 0 : 1;
+  for (rank_t i = 1; i < net.size(); ++i) {
+    const auto source = static_cast<std::size_t>(messages.source(i));
+    co_await messages.arrival(i);
+    if (!quotas.are_void(messages[i]))
+      known.parts[source] = decode_slice<Net, Codec, T, Index>(net, codec, messages[i], mine.dimension(), block,
                                                                known.floor, least[source]);
-    arrived[at].release();
+    messages[i].release();
   }
-  if (within != nullptr && !within->withheld) {
-    within->received = 0;
-    for (const auto& part : known.parts) within->received += part.count();
-  }
-  for (auto& s : sending) co_await s;
+  if (!quotas.withheld) quotas.count_received(known.parts);
+  for (auto& s : messages.end()) co_await s;
 }
 
 /// Returns bounds of the sums at all indices at which a sum may reach the magnitude `known.floor`.
@@ -269,68 +257,63 @@ task<void> fetch_values(channel<Net> net, stream_view<T, Index> mine, Ownership 
                         exchanged_slices<T, Index>& known, std::span<const kernel::magnitude<T>> least) {
   using number = kernel::detail::number_of<T>;
   const rank_t p = net.size();
-  const auto others = static_cast<std::size_t>(p - 1);
   pool& memory = net.memory();
   const local::slices<Net, T, Index, Ownership> slice(mine, owner);
-  fixed_vector<mixed_message> out(memory, 2 * others);
-  fixed_vector<decltype(net.send(0, payload{}))> sending(memory, 2 * others);
-  fixed_vector<message_buffer> requests(memory, others), answers(memory, others);
-  fixed_vector<decltype(net.receive(0, requests[0]))> receiving(memory, 2 * others);
-  fixed_vector<buffer<Index>> asked(memory, others); // of each rank: the positions in its part
-  buffer<std::size_t> counts(memory, others);
+  fixed_vector<mixed_message> out(memory, 2 * static_cast<std::size_t>(p - 1));
+  all_to_all<Net, message_buffer> requests(net), answers(net);
+  fixed_vector<buffer<Index>> asked(memory, known.parts.size()); // of each rank: the positions in its part
+  buffer<std::size_t> counts(memory, known.parts.size());        // of these positions
+  for (rank_t r = 0; r < p; ++r) asked.emplace_back();
 
-  for (rank_t i = 1; i < p; ++i)
-    receiving.emplace_back(net.receive((net.rank() + p - i) % p, requests.emplace_back(memory)));
   for (rank_t i = 1; i < p; ++i) {
-    const rank_t peer = (net.rank() + i) % p;
-    const auto part = std::as_const(known.parts[static_cast<std::size_t>(peer)]).view();
-    Index* const at = asked.emplace_back(memory, part.count() + 1).data();
+    const auto peer = static_cast<std::size_t>(requests.destination(i));
+    const auto part = std::as_const(known.parts[peer]).view();
+    asked[peer] = buffer<Index>(memory, part.count() + 1);
     buffer<Index> places(memory, part.count() + 1);
-    const std::size_t count = find_small(known, part, listed, at, places.data());
-    counts.data()[i - 1] = count;
+    const std::size_t count = find_small(known, part, listed, asked[peer].data(), places.data());
+    counts.data()[peer] = count;
     known.asked += count;
     mixed_message& request = out.emplace_back();
     request.begin(net, kernel::coded_indices_bound<Index>(count));
     request.add_set(net, std::as_const(places).span().first(count), 0);
-    sending.push_back(net.send(peer, request.message()));
-    receiving.emplace_back(net.receive(peer, answers.emplace_back(memory)));
+    requests.send(requests.destination(i), request.message());
   }
   for (rank_t i = 1; i < p; ++i) {
-    const rank_t peer = (net.rank() + p - i) % p;
+    const rank_t peer = requests.source(i);
     const auto its = slice[peer];
     const auto first = static_cast<std::size_t>(its.indices().data() - mine.indices().data());
     const std::uint64_t smalls = known.count_small(its.values());
-    const auto at = static_cast<std::size_t>(i - 1);
-    co_await receiving[at];
-    mixed_reader read(requests[at], 1, {});
+    co_await requests.arrival(i);
+    mixed_reader read(requests[i], 1, {});
     buffer<Index> places(memory, read.read_number(smalls));
     read.read_set(net, {0, smalls}, places.span());
     read.finish();
-    requests[at].release();
+    requests[i].release();
     buffer<number> magnitudes(memory, places.size());
     answer_request(known, its, std::as_const(places).span(), magnitudes.data(), known.is_known.data() + first);
     mixed_message& reply = out.emplace_back();
     reply.begin(net, kernel::coded_values_bound<number>(magnitudes.size()));
     reply.add_values(net, std::as_const(magnitudes).span());
-    sending.push_back(net.send(peer, reply.message()));
+    answers.send(peer, reply.message());
   }
   for (rank_t i = 1; i < p; ++i) {
-    const auto at = static_cast<std::size_t>(i - 1), peer = static_cast<std::size_t>((net.rank() + i) % p);
-    co_await receiving[others + at];
-    const std::size_t count = std::as_const(counts).data()[at];
-    buffer<number> magnitudes(memory, count);
-    mixed_reader read(answers[at], 0, {});
+    const auto peer = static_cast<std::size_t>(answers.source(i));
+    co_await answers.arrival(i);
+    const auto positions = std::as_const(asked[peer]).span().first(counts.data()[peer]);
+    buffer<number> magnitudes(memory, positions.size());
+    mixed_reader read(answers[i], 0, {});
     read.read_values(net, magnitudes.span());
     read.finish();
-    answers[at].release();
+    answers[i].release();
     for (const number m : std::as_const(magnitudes).span()) {
       if (m < least[peer] || m >= known.floor)
         raise<corrupt_message>({"the magnitude ", m, " arrived in an answer; expected at least ", least[peer],
                                 " and less than ", known.floor});
     }
-    take_answer(known, known.parts[peer], std::as_const(asked[at]).span().first(count), magnitudes.data());
+    take_answer(known, known.parts[peer], positions, magnitudes.data());
   }
-  for (auto& s : sending) co_await s;
+  for (auto& s : requests.end()) co_await s;
+  for (auto& s : answers.end()) co_await s;
 }
 
 /// Keeps only the entries whose indices are `listed`, which must all be indices of `entries`.
@@ -349,21 +332,22 @@ void keep_listed(sparse_stream<T, Index>& entries, std::span<const Index> listed
 
 /// Sends each owner the indices of the slice of `mine` in the owner's block, and the values that are not small. Returns
 /// all sums of this rank's block whose magnitude reaches `known.floor`, and maybe others, with the bits that
-/// split_phase gives them. If `known.floor` is 0, returns all sums; it must be 0 unless `detail::is_monotone<T, Op>`.
+/// split_sparse gives them. If `known.floor` is 0, returns all sums; it must be 0 unless `detail::is_monotone<T, Op>`.
 ///
 /// An owner first computes bounds of all sums (see detail::is_monotone) and then asks for the values that the sums that
 /// may reach the floor need. A rank sends P - 1 slices and, if `known.floor` is not 0, P - 1 requests and P - 1
-/// answers. With `within`, counts entries and may enforce quotas (see split_phase). Throws `corrupt_message` if a
+/// answers. Ranks may withhold their slices because of `quotas` (see split_sparse). Throws `corrupt_message` if a
 /// message is malformed, or asks for values that it cannot ask for.
-template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Codec>
+template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Codec,
+          class Quotas = const no_quotas>
 task<sparse_stream<T, Index>> prune_and_reduce(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
                                                Codec codec, exchanged_slices<T, Index>& known,
-                                               split_quotas* within = nullptr) {
+                                               Quotas& quotas = unlimited) {
   const auto ranks = static_cast<std::size_t>(net.size());
   const index_range block = owner[net.rank()];
   buffer<kernel::magnitude<T>> least(net.memory(), ranks);
-  co_await detail::exchange_slices(net, mine, owner, codec, known, least.span(), within);
-  if (within != nullptr && within->withheld) co_return sparse_stream<T, Index>();
+  co_await detail::exchange_slices(net, mine, owner, codec, known, least.span(), quotas);
+  if (quotas.withheld) co_return sparse_stream<T, Index>();
   sparse_stream<interval<T>, Index> winners;
   if constexpr (detail::is_monotone<T, Op>) {
     const std::span<const kernel::magnitude<T>> bounds(least.span());

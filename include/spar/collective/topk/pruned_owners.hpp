@@ -95,7 +95,7 @@ struct pruned_owners {
     const bounded_ownership owner{now.boundaries};
     exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(), floor_of<T, Op>(now.global_threshold));
     const auto reduce = [&](split_quotas& within) {
-      return prune_and_reduce(net, mine.view(), owner, op, codec, known, &within);
+      return prune_and_reduce(net, mine.view(), owner, op, codec, known, within);
     };
     buffer<std::uint64_t> riders(net.memory(), ranks);
     sparse_stream<T, Index> reduced = co_await reduce_within_quotas(

@@ -71,8 +71,8 @@ interval<T> interval_of(bool negative, kernel::magnitude<T> least, kernel::magni
   return {outer < inner ? outer : inner, outer < inner ? inner : outer}; // no branch on the sign
 }
 
-/// The sum of `parts`, one for each rank, in the order in which split_phase sums slices. An addition of two values adds
-/// `width` pairs of numbers.
+/// The sum of `parts`, one for each rank, in the order in which split_sparse sums slices. An addition of two values
+/// adds `width` pairs of numbers.
 template <transport Net, element T, index_type Index, class Op>
 sparse_stream<T, Index> sum_of_slices(channel<Net> net, std::span<const stream_view<T, Index>> parts, std::uint64_t n,
                                       index_range block, Op op, std::uint64_t width = 1) {
