@@ -30,8 +30,8 @@ WITHIN = {
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
     "transport": {"mpi": 0, "sim": 0, "nccl": 0, "": 1},
     "storage": {"kernel": 0, "": 1},
-    "collective": {"local": 0, "": 1, "wire": 2, "basic": 3, "compressed": 3, "allreduce": 4, "topk": 5, "tree": 5,
-                   "partial": 5},
+    "collective": {"local": 0, "": 1, "wire": 2, "basic": 3, "compressed": 3, "allreduce": 4, "topk/pruned": 5,
+                   "tree": 5, "partial": 5, "topk": 6},
 }
 MOST_HEADERS = 16
 MAP = "CONTRIBUTING.md"
@@ -155,7 +155,7 @@ def self_test():
         "an unknown folder": ("misc/a.hpp", "#include <vector>\n"),
         "an unknown subfolder": ("core/misc/a.hpp", "#include <vector>\n"),
         "a subfolder includes one above it": ("runtime/tasks/a.hpp", "#include <spar/runtime/channel.hpp>\n"),
-        "a subfolder includes its sibling": ("collective/topk/a.hpp", "#include <spar/collective/tree/chains.hpp>\n"),
+        "a subfolder includes its sibling": ("collective/tree/a.hpp", "#include <spar/collective/partial/a.hpp>\n"),
     }
     good = {
         "own layer": ("storage/a.hpp", "#include <spar/storage/coo.hpp>\n#include <spar/core/error.hpp>\n"),

@@ -27,10 +27,9 @@ INTERNAL = """
     collective/topk/balanced_ownership.hpp
     collective/topk/block_quotas.hpp
     collective/topk/flat_exchange.hpp
-    collective/topk/gather_winners.hpp
     collective/topk/global_threshold.hpp
-    collective/topk/pruned_exchange.hpp
-    collective/topk/sum_bounds.hpp
+    collective/topk/owners_call.hpp
+    collective/topk/pruned/
     collective/tree/compressed_flex.hpp
     collective/tree/flex_
     collective/wire/block_coder.hpp

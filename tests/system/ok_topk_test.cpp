@@ -446,45 +446,43 @@ struct expected_quotas {
   }
 };
 
-/// One call of reduce_within_quotas alone.
+/// The steps of a call to the counts of what the owners have received.
 struct split_within_quotas : spar::algorithm_defaults {
   static constexpr std::string_view name = "split_within_quotas";
-  std::vector<std::uint64_t>* bounds;
-  spar::block_counts* counts;
-  spar::block_report* did;
+  spar::owners_state* state;
+  spar::owners_report* did;
   std::uint64_t most;
-  std::vector<std::uint64_t>* riders;
 
-  split_within_quotas(std::vector<std::uint64_t>* where, spar::block_counts* known, spar::block_report* reports,
-                      std::uint64_t largest, std::vector<std::uint64_t>* told)
-      : bounds(where), counts(known), did(reports), most(largest), riders(told) {}
+  split_within_quotas(spar::owners_state* now, spar::owners_report* report, std::uint64_t largest)
+      : state(now), did(report), most(largest) {}
 
   template <class Net, class Op>
   spar::task<spar::sparse_stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine,
                                                     Op op) const& {
     const spar::uniform_ownership target{mine.dimension(), net.size()};
-    const spar::flat over;
-    const spar::storage::coo store;
-    const spar::residual_view<float> none;
-    std::uint64_t& rider = (*riders)[static_cast<std::size_t>(net.rank())];
-    const auto reduce = [&](spar::split_quotas& within) {
-      return spar::reduce_to_owners(net, over, mine, *bounds, op, store, none, within);
+    const spar::selector::topk_bounds bounds{0, 0, most - static_cast<std::uint64_t>(net.size())};
+    const spar::owners_periods never{1'000'000, 1'000'000};
+    spar::owners_call owners(net, mine, target, bounds, never, true, *state, *did);
+    const auto reduce = [&](spar::block_quotas& quotas) {
+      const spar::storage::coo store;
+      const spar::residual_view<float> none;
+      return spar::reduce_to_owners(net, spar::flat(), mine, owners.boundaries(), op, store, none, quotas);
     };
-    auto sums = co_await spar::reduce_within_quotas(net, mine, target, std::span(*bounds), false, most, *counts, *did,
-                                                    rider, reduce);
+    spar::sparse_stream<float> sums = co_await owners.exchange(reduce);
+    co_await owners.count(sums);
     co_return sums;
   }
 };
 
 struct blocks_job {
-  explicit blocks_job(std::size_t p) : bounds(p, sizes(p + 1)), counts(p), did(p), sums(p), costs(p), riders(p) {}
+  explicit blocks_job(std::size_t p) : states(p), did(p), sums(p), costs(p) {
+    for (auto& state : states) state.calls = 1, state.boundaries.resize(p + 1);
+  }
 
-  std::vector<sizes> bounds;
-  std::vector<spar::block_counts> counts;
-  std::vector<spar::block_report> did;
+  std::vector<spar::owners_state> states;
+  std::vector<spar::owners_report> did;
   std::vector<std::vector<float>> sums;
   std::vector<spar::statistics> costs;
-  sizes riders;
 };
 
 struct split_call {
@@ -498,7 +496,7 @@ struct split_call {
     const auto r = static_cast<std::size_t>(net.rank());
     const std::vector<float> values((*indices)[r].size(), static_cast<float>(r + 1));
     const auto mine = spar::sparse_view(n, (*indices)[r], values);
-    const split_within_quotas split(&its->bounds[r], &its->counts[r], &its->did[r], most, &its->riders);
+    const split_within_quotas split(&its->states[r], &its->did[r], most);
     const auto agreed = spar::signature_of<float, std::uint32_t, spar::sum>(n, split);
     auto pending = spar::start_collective(net, agreed, split, mine, spar::sum{});
     const auto block = co_await std::move(pending);
@@ -547,7 +545,7 @@ TEST(ok_topk, quotas_bound_what_an_owner_gets_wherever_the_entries_jump) {
           std::vector<sizes> entries(p, sizes(p));
           for (std::size_t r = 0; r < p; ++r)
             for (std::size_t b = 0; b < p; ++b)
-              entries[r][b] = count_between(indices[r], all.bounds[0][b], all.bounds[0][b + 1]);
+              entries[r][b] = count_between(indices[r], all.states[0].boundaries[b], all.states[0].boundaries[b + 1]);
           return entries;
         };
         const auto of_old_bounds = in_blocks();
@@ -558,21 +556,22 @@ TEST(ok_topk, quotas_bound_what_an_owner_gets_wherever_the_entries_jump) {
         const auto entries = in_blocks();
         for (std::size_t r = 0; r < p; ++r) {
           const auto& did = all.did[r];
-          ASSERT_EQ(all.bounds[r], all.bounds[0]);
+          const sizes& bounds = all.states[r].boundaries;
+          ASSERT_EQ(bounds, all.states[0].boundaries);
           ASSERT_EQ(did.counted_first, model.count_first) << "P = " << p << ", call " << call;
           ASSERT_EQ(did.repeated, expects_repeat) << "P = " << p << ", call " << call;
           for (std::uint32_t i = 0; i < n; ++i) {
-            const bool own = i >= all.bounds[r][r] && i < all.bounds[r][r + 1];
+            const bool own = i >= bounds[r] && i < bounds[r + 1];
             ASSERT_EQ(all.sums[r][i], own ? total[i] : 0) << "index " << i;
           }
           std::uint64_t received = 0;
           for (std::size_t s = 0; s < p; ++s) received += entries[s][r];
-          ASSERT_EQ(all.riders[r] / 2, received);
+          ASSERT_EQ(all.states[0].counts.received[r], received);
           const bool counts = did.counted_first || did.repeated;
           ASSERT_LE(received, counts ? most : limit) << "P = " << p << ", call " << call;
-          // Besides entries, the totals of the blocks arrive, and at most so many counters of the search for
-          // boundaries.
-          const std::uint64_t arrived = all.costs[r].bytes_received - (counts ? 16 * (p - 1) : 0);
+          // Besides entries, three counters of each owner arrive, the totals of the blocks, and at most so many
+          // counters of the search for boundaries.
+          const std::uint64_t arrived = all.costs[r].bytes_received - (counts ? 28 : 12) * (p - 1);
           const std::uint64_t searching = did.boundary_rounds * 112 * (p - 1);
           ASSERT_LE(arrived, 8 * (did.repeated ? 2 * limit : limit) + searching);
           if (!did.repeated && searching == 0) {
@@ -580,10 +579,9 @@ TEST(ok_topk, quotas_bound_what_an_owner_gets_wherever_the_entries_jump) {
           }
           const std::uint64_t log_p = log2_ceil(p);
           ASSERT_EQ(all.costs[r].messages_sent,
-                    (did.repeated ? 2 : 1) * (p - 1) + (counts ? 2 * log_p : 0) + did.boundary_rounds * 2 * log_p);
+                    (did.repeated ? 2 : 1) * (p - 1) + (counts ? 3 : 1) * log_p + did.boundary_rounds * 2 * log_p);
         }
-        for (std::size_t r = 0; r < p; ++r) spar::keep_counts(all.riders, all.counts[r]);
-        ASSERT_EQ(all.counts[0].quotas_hold, model.exceeded ? 0U : 1U);
+        ASSERT_EQ(all.states[0].counts.quotas_hold, model.exceeded ? 0U : 1U);
         model.before = entries;
         (expects_repeat ? repeats : model.count_first ? counted : ordinary)++;
       }

@@ -4,10 +4,8 @@
 #pragma once
 
 #include <spar/collective/selected_sum.hpp>
-#include <spar/collective/topk/balanced_ownership.hpp>
-#include <spar/collective/topk/block_quotas.hpp>
 #include <spar/collective/topk/flat_exchange.hpp>
-#include <spar/collective/topk/global_threshold.hpp>
+#include <spar/collective/topk/owners_call.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -19,7 +17,6 @@
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace spar {
 
@@ -36,10 +33,10 @@ namespace spar {
 ///   fewer.
 /// - On a flat topology, a rank sends at most (1 + epsilon) k entries to owners, and an owner gets at most B = M + 4
 ///   sqrt(M P) entries, M = (1 + epsilon) k + P. In a call that first adds up the entries of each block, an owner gets
-///   at most M entries; in a call in which a rank exceeds a quota, at most B + M (see reduce_within_quotas).
+///   at most M entries; in a call in which a rank exceeds a quota, at most B + M (see owners_call).
 /// - On a flat topology, with values and indices of 4 bytes, a rank sends at most 2 (1 + epsilon) k + 4 (1 + epsilon) k
 ///   (P - 1) / P + 10 P words of 4 bytes, and receives at most 2 (B - M) words more. In calls that search for a
-///   threshold (see keep_global_topk) or for boundaries (see balance_ownership), or in which a rank exceeds a quota, a
+///   threshold (see owners_call) or for boundaries (see balance_ownership), or in which a rank exceeds a quota, a
 ///   rank sends and receives more words.
 /// - On a tree, an owner that should get the fraction f of all entries gets at most f P ((1 + epsilon) k + P) entries.
 struct balanced_owners {
@@ -60,30 +57,8 @@ struct balanced_owners {
       return detail::accepts_entries_alone<Storage>();
   }
 
-  /// The state that a call leaves for the next call, equal on all ranks.
-  struct state {
-    std::uint64_t calls = 0;            ///< the number of calls so far
-    std::uint64_t global_threshold = 1; ///< the least magnitude in the last result, as returned by kernel::magnitude_of
-    /// The P + 1 boundaries of the owners' ranges. On a tree, each range consists of cells (see tree_cells), and the
-    /// vector contains the boundaries of all cells.
-    std::vector<std::uint64_t> boundaries{};
-    block_counts counts{}; ///< on a flat topology, the entries in the last call, from which the next quotas follow
-
-    template <class F>
-    void shared_state(F&& f) {
-      f(calls), f(global_threshold), f(boundaries), f(counts.received), f(counts.quotas_hold);
-    }
-    template <class F>
-    void own_state(F&& f) {
-      f(counts.sent);
-    }
-  };
-  /// The statistics of the last call. In each refinement of the boundaries, a rank sends 2 ceil(log2 P) messages.
-  struct report : block_report {
-    /// Number of rounds of the search for the threshold; in each round, a rank sends ceil(log2 P) messages.
-    std::uint64_t threshold_rounds = 0;
-    bool evened_out = false; ///< whether ranks moved entries to balance the owners' shares before the allgather
-  };
+  using state = owners_state;   ///< what a call leaves for the next call
+  using report = owners_report; ///< the statistics of the last call
 
   void validate(std::uint64_t) const {
     if (tau == 0) raise<invalid_argument>({"tau of balanced_owners is 0 calls; expected at least 1"});
@@ -112,16 +87,7 @@ struct balanced_owners {
                                                residual_view<T> residual, Op op, Storage store) const& {
     using Topology = typename Composition::topology_type;
     if constexpr (straight_topology<Topology>) net = net.in_order(parts->over.order());
-    const auto ranks = static_cast<std::size_t>(net.size());
     const std::uint64_t n = mine.dimension();
-    const selector::topk_bounds bounds = parts->select.bounds(n);
-    state& now = state_now->by;
-    report& last = report_now->by;
-
-    const auto owners = parts->over.owners(n, net.size());
-    now.boundaries.resize(static_cast<std::size_t>(owners.count()) + 1);
-    // The maximum number of entries in a block of average size.
-    const std::uint64_t most = (bounds.most + ranks) * ranks / (now.boundaries.size() - 1);
     // On a tree, ranks also encode partial sums. `lost` collects all rounding errors of this rank's encodings. Only the
     // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
     // back, so the rounding lost nothing.
@@ -129,33 +95,25 @@ struct balanced_owners {
     buffer<T> lost(net.memory(), rounds_on_the_way ? n : 0);
     std::fill_n(lost.data(), lost.size(), T{});
     const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : residual;
-    const bool anew = now.calls % tau == 0;
-    buffer<std::uint64_t> riders(net.memory(), has_quotas<Topology, Storage> ? ranks : 0);
-    sparse_stream<T, Index> reduced;
-    if constexpr (has_quotas<Topology, Storage>) {
-      const auto reduce = [&](split_quotas& within) {
-        return reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, store, errors, within);
-      };
-      reduced = co_await reduce_within_quotas(net, mine.view(), owners, now.boundaries, anew, most, now.counts, last,
-                                              riders.span()[static_cast<std::size_t>(net.rank())], reduce);
-    } else {
-      last = {{.counted_first = true}};
-      last.boundary_rounds =
-          co_await balance_ownership(net, std::as_const(mine).indices(), owners, now.boundaries, anew, most);
-      reduced = co_await reduce_to_owners(net, parts->over, mine.view(), now.boundaries, op, store, errors);
-    }
-    if (reduced.is_dense()) reduced = co_await local::to_sparse(net, reduced.view(), op);
-    // The share of rank r is [shares[r], shares[r + 1]) of all kept entries.
-    buffer<std::uint64_t> shares(net.memory(), ranks + 1);
-    last.threshold_rounds =
-        co_await keep_global_topk(net, reduced, bounds, now.calls % detail::period_of(parts->select) == 0,
-                                  now.global_threshold, shares.span(), riders.span());
-    if constexpr (has_quotas<Topology, Storage>) keep_counts(riders.span(), now.counts);
-    sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(reduced), now.boundaries,
-                                                         shares.span(), last.evened_out, store, residual);
+
+    constexpr bool limited = has_quotas<Topology, Storage>;
+    const owners_periods every{tau, detail::period_of(parts->select)};
+    owners_call owners(net, mine.view(), parts->over.owners(n, net.size()), parts->select.bounds(n), every, limited,
+                       state_now->by, report_now->by);
+    const auto reduce = [&](block_quotas& quotas) {
+      if constexpr (limited)
+        return reduce_to_owners(net, parts->over, mine.view(), owners.boundaries(), op, store, errors, quotas);
+      else
+        return reduce_to_owners(net, parts->over, mine.view(), owners.boundaries(), op, store, errors);
+    };
+    sparse_stream<T, Index> sums = co_await owners.exchange(reduce);
+    if (sums.is_dense()) sums = co_await local::to_sparse(net, sums.view(), op);
+    co_await owners.count(sums);
+    co_await owners.threshold(sums);
+    sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(sums), owners.boundaries(),
+                                                         owners.shares(), report_now->by.evened_out, store, residual);
     put_back_dropped(net, mine, sum.view(), residual);
     if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), residual);
-    ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 

@@ -45,7 +45,7 @@ struct cheapest_owners {
   }
 
   /// The state that a call leaves for the next call.
-  using state = balanced_owners::state;
+  using state = owners_state;
   /// The statistics of the last call.
   struct report : pruned_owners::report {
     owners_choice chosen = owners_choice::coordinates; ///< the schedule of the call

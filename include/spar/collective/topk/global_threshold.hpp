@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds the k largest entries of a sum whose blocks have different owners. The owners keep the entries that reach a
-// threshold, which is common to all ranks and is used again in later calls (Ok-Topk, section 3.1.3).
+// The search for the threshold of a sum whose blocks have different owners: a magnitude that about k entries reach
+// (Ok-Topk, section 3.1.3).
 #pragma once
 
-#include <spar/collective/allreduce/recursive_doubling.hpp>
-#include <spar/collective/basic/allgather.hpp>
 #include <spar/collective/local/answer.hpp>
-#include <spar/core/memory/buffer.hpp>
 #include <spar/core/util/algobase.hpp>
-#include <spar/core/util/checked_cast.hpp>
 #include <spar/runtime/channel.hpp>
-#include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/sparse_stream.hpp>
@@ -20,7 +15,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <type_traits>
 
 namespace spar {
 
@@ -35,7 +29,7 @@ struct threshold_counts {
   /// The number of entries that a call keeps. If at most `bounds.most` entries reach the threshold, the call keeps all
   /// of these entries. Otherwise, the call keeps all entries above the threshold and, if these are fewer than
   /// `bounds.k`, entries at the threshold up to `bounds.k` entries in all.
-  [[nodiscard]] std::uint64_t selected(const selector::topk_bounds& bounds) const noexcept {
+  [[nodiscard]] std::uint64_t kept(const selector::topk_bounds& bounds) const noexcept {
     return above + at <= bounds.most ? above + at : std::max(above, std::min(bounds.k, above + at));
   }
 };
@@ -198,114 +192,6 @@ local::answer<Net> keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T,
     return keep_from(entries, threshold, ties), local::ready<>();
 }
 
-/// The number of calls from one search for the global threshold to the next: 1 for a selector without `period`, because
-/// such a selector also computes its own threshold in every call.
-template <class Selector>
-std::uint64_t period_of(const Selector& select) {
-  if constexpr (requires { select.period; })
-    return select.period;
-  else
-    return 1;
-}
-
 } // namespace detail
-
-/// The sums that a block lacks: maybe those with a magnitude below `from`. `co_await add()` replaces the block by one
-/// that has all sums. By default, a block lacks none.
-template <class Add = local::ready<> (*)()>
-struct missing_sums {
-  std::uint64_t from = 0;
-  Add add{};
-};
-
-/// Removes from `mine`, the sums of this rank's block, every sum that is not among the largest sums of all ranks by
-/// magnitude. The number of sums that all ranks keep together is within `bounds`; if fewer than `bounds.least` sums are
-/// nonzero, the ranks keep all nonzero sums. If not all sums at the threshold can be kept, sums of lower ranks have
-/// priority; among the sums of one rank, those with lower indices have priority. Sets the P + 1 `shares` so that rank
-/// r's kept sums are [shares[r], shares[r + 1]) of all kept sums in rank order.
-///
-/// `last_threshold` is the threshold of the last call, as a magnitude, and 1 before the first call. If `anew` is true,
-/// or if too few or too many sums reach this threshold, the ranks search for a new threshold and store it in
-/// `last_threshold`. In every call, a rank sends ceil(log2 P) messages, which have 2 (P - 1) words of 4 bytes in all,
-/// or 4 (P - 1) words with 64-bit indices. A search adds rounds, and repeats these messages if the threshold changes.
-/// If `riders` is not empty, one number of each rank travels in the same messages, which then have half as many words
-/// again: riders[rank] is this rank's number, which must fit `Index`, and on return riders[r] is the number of rank r.
-/// `mine` may lack sums with small magnitudes, as `missing` says. `missing.from` must be at most `last_threshold`, so
-/// that the counts of sums above and at this threshold are exact. They say whether a search goes up or down; before the
-/// first round of one that goes down, all ranks await `missing.add()`.
-/// Each round is an allreduce by recursive doubling, with messages of 62 words. For values of 4 bytes, a search adds at
-/// most 8 rounds, and fewer if the threshold changes little or if `bounds` do not require exactly k sums. Returns the
-/// number of added rounds, plus 1 if the messages were repeated. Throws `corrupt_message` if the counts that arrive are
-/// impossible.
-template <transport Net, element T, index_type Index, class Missing = missing_sums<>>
-task<std::uint64_t> keep_global_topk(channel<Net> net, sparse_stream<T, Index>& mine, selector::topk_bounds bounds,
-                                     bool anew, std::uint64_t& last_threshold, std::span<std::uint64_t> shares,
-                                     std::span<std::uint64_t> riders = {}, Missing missing = {}) {
-  const auto ranks = static_cast<std::size_t>(net.size());
-  auto threshold = static_cast<kernel::magnitude<T>>(last_threshold);
-  // A block has at most as many entries as there are indices, so counters of the width of an index suffice.
-  using counter = std::conditional_t<sizeof(Index) == 4, std::uint32_t, std::uint64_t>;
-  const auto counters = net.on_host().template with_element<counter>();
-  const bruck_allgather allgather;
-  const recursive_doubling allreduce;
-  const auto rank = static_cast<std::size_t>(net.rank());
-  // For each owner: the number of entries above the threshold, the number of entries at the threshold, and the rider.
-  const std::size_t width = riders.empty() ? 2 : 3;
-  buffer<counter> counts(net.memory(), width * ranks);
-  detail::threshold_counts all;
-  const auto count_own = [&] { return detail::count_from(net, std::span<const T>(mine.values()), threshold); };
-  const auto set_own = [&](const detail::threshold_counts& own) {
-    counts.data()[width * rank] = checked_cast<counter>(own.above);
-    counts.data()[width * rank + 1] = checked_cast<counter>(own.at);
-    if (!riders.empty()) counts.data()[width * rank + 2] = checked_cast<counter>(riders[rank]);
-  };
-  const auto add_up = [&] {
-    all = {};
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const detail::threshold_counts theirs{counts.data()[width * r], counts.data()[width * r + 1]};
-      if (theirs.above > mine.dimension() || theirs.at > mine.dimension() - theirs.above) {
-        raise<corrupt_message>({"rank ", r, " reports ", theirs.above, " entries above the threshold and ", theirs.at,
-                                " at the threshold; expected at most ", mine.dimension(), " (the dimension) in all"});
-      }
-      all.above += theirs.above;
-      all.at += theirs.at;
-    }
-  };
-
-  set_own(co_await count_own());
-  co_await allgather(counters, counts.span());
-  add_up();
-  std::uint64_t rounds = 0;
-  const std::uint64_t selected = all.selected(bounds);
-  if (anew || selected > bounds.most || (selected < bounds.least && threshold > 1)) {
-    detail::threshold_search<T> search(threshold, all, bounds);
-    if (search.lowest() < missing.from) co_await missing.add();
-    for (; !search.done(); ++rounds) {
-      const std::span<std::uint64_t> own = co_await search.count(net, mine.values());
-      co_await allreduce(net.on_host().template with_element<std::uint64_t>(), own, sum{});
-      search.narrow();
-    }
-    if (threshold != search.threshold()) {
-      last_threshold = threshold = search.threshold();
-      set_own(co_await count_own());
-      co_await allgather(counters, counts.span());
-      add_up();
-      ++rounds;
-    }
-  }
-
-  std::uint64_t ties = all.selected(bounds) - all.above;
-  std::uint64_t own_ties = 0;
-  shares[0] = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const std::uint64_t taken = std::min<std::uint64_t>(ties, counts.data()[width * r + 1]);
-    shares[r + 1] = shares[r] + counts.data()[width * r] + taken;
-    ties -= taken;
-    if (r == rank) own_ties = taken;
-    if (!riders.empty()) riders[r] = counts.data()[width * r + 2];
-  }
-  co_await detail::keep_from(net, mine, threshold, own_ties);
-  co_return rounds;
-}
 
 } // namespace spar

@@ -4,9 +4,8 @@
 
 #include <spar/collective/selected_sum.hpp>
 #include <spar/collective/topk/balanced_owners.hpp>
-#include <spar/collective/topk/gather_winners.hpp>
-#include <spar/collective/topk/pruned_exchange.hpp>
-#include <spar/core/memory/buffer.hpp>
+#include <spar/collective/topk/pruned/exchange.hpp>
+#include <spar/collective/topk/pruned/gather_winners.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/selector/selector.hpp>
@@ -14,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -59,9 +57,9 @@ struct pruned_owners {
   }
 
   /// The state that a call leaves for the next call.
-  using state = balanced_owners::state;
+  using state = owners_state;
   /// The statistics of the last call. `evened_out` is always false.
-  struct report : balanced_owners::report {
+  struct report : owners_report {
     std::uint64_t asked = 0; ///< the number of values that this rank, as an owner, has asked for
     bool sent_again = false; ///< whether the ranks sent their entries again, with all values, as the threshold fell
   };
@@ -84,37 +82,31 @@ struct pruned_owners {
                                                residual_view<T> residual, Op op) const& {
     net = net.in_order(parts->over.order());
     const auto ranks = static_cast<std::size_t>(net.size());
-    const selector::topk_bounds bounds = parts->select.bounds(mine.dimension());
+    const std::uint64_t n = mine.dimension();
     const auto codec = storage::streams_of(parts->store);
-    state& now = state_now->by;
     report& last = report_now->by;
     last = {};
-
-    const auto owners = parts->over.owners(mine.dimension(), net.size());
-    now.boundaries.resize(ranks + 1);
-    const bounded_ownership owner{now.boundaries};
-    exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(), floor_of<T, Op>(now.global_threshold));
-    const auto reduce = [&](split_quotas& within) {
-      return prune_and_reduce(net, mine.view(), owner, op, codec, known, within);
+    exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(),
+                                     floor_of<T, Op>(state_now->by.global_threshold));
+    const owners_periods every{tau, detail::period_of(parts->select)};
+    owners_call owners(net, mine.view(), parts->over.owners(n, net.size()), parts->select.bounds(n), every, true,
+                       state_now->by, last);
+    const bounded_ownership owner{owners.boundaries()};
+    const auto reduce = [&](block_quotas& quotas) {
+      return prune_and_reduce(net, mine.view(), owner, op, codec, known, quotas);
     };
-    buffer<std::uint64_t> riders(net.memory(), ranks);
-    sparse_stream<T, Index> reduced = co_await reduce_within_quotas(
-        net, mine.view(), owners, now.boundaries, now.calls % tau == 0, bounds.most + ranks, now.counts, last,
-        riders.span()[static_cast<std::size_t>(net.rank())], reduce);
+    sparse_stream<T, Index> sums = co_await owners.exchange(reduce);
+    co_await owners.count(sums);
+    if (owners.lowest_threshold() < known.floor) { // also sums below the floor may win
+      last.sent_again = true;
+      known.floor = 0;
+      sums = co_await reduce(owners.quotas());
+    }
     last.asked = known.asked;
-    const auto send_again = [&]() -> task<void> {
-      return reduce_all(net, mine.view(), owner, op, codec, &known, &reduced, &last.sent_again);
-    };
-    const missing_sums<decltype(send_again)> missing{known.floor, send_again};
-    buffer<std::uint64_t> shares(net.memory(), ranks + 1);
-    last.threshold_rounds =
-        co_await keep_global_topk(net, reduced, bounds, now.calls % detail::period_of(parts->select) == 0,
-                                  now.global_threshold, shares.span(), riders.span(), missing);
-    keep_counts(riders.span(), now.counts);
+    co_await owners.threshold(sums);
     sparse_stream<T, Index> sum =
-        co_await gather_winners(net, reduced.view(), shares.span(), owner, mine.view(), known, codec);
+        co_await gather_winners(net, sums.view(), owners.shares(), owner, mine.view(), known, codec);
     put_back_dropped(net, mine, sum.view(), residual);
-    ++now.calls;
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 
@@ -129,14 +121,6 @@ struct pruned_owners {
     } else {
       return 0;
     }
-  }
-  /// Replaces `reduced` by all sums of this rank's block.
-  template <transport Net, element T, index_type Index, class Ownership, class Op, class Codec>
-  static task<void> reduce_all(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, Codec codec,
-                               exchanged_slices<T, Index>* known, sparse_stream<T, Index>* reduced, bool* again) {
-    *again = true;
-    known->floor = 0;
-    *reduced = co_await prune_and_reduce(net, mine, owner, op, codec, *known);
   }
 };
 

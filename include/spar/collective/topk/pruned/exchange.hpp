@@ -4,7 +4,7 @@
 #pragma once
 
 #include <spar/collective/allreduce/split.hpp>
-#include <spar/collective/topk/sum_bounds.hpp>
+#include <spar/collective/topk/pruned/sum_bounds.hpp>
 #include <spar/collective/wire/all_to_all.hpp>
 #include <spar/collective/wire/mixed_message.hpp>
 #include <spar/core/memory/buffer.hpp>

@@ -3,7 +3,7 @@
 // sums to which no other rank has contributed.
 #pragma once
 
-#include <spar/collective/topk/pruned_exchange.hpp>
+#include <spar/collective/topk/pruned/exchange.hpp>
 #include <spar/collective/wire/mixed_message.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
