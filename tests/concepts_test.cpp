@@ -601,7 +601,7 @@ static_assert(reduces_vectors<spar::sparcml> && reduces_vectors<chosen<spar::sel
 static_assert(!spar::dense_allreduce<stored<spar::storage::half, spar::ring>, spar::threads, std::int32_t, spar::sum>,
               "integers cannot be rounded");
 
-// --- selecting_allreduce ---
+// --- residual_allreduce ---
 
 enum class shortage {
   none,
@@ -630,48 +630,48 @@ template <>
 struct report_if<shortage::no_report> {};
 
 template <shortage Is>
-struct selecting_algorithm : state_if<Is>, report_if<Is> {
+struct residual_algorithm : state_if<Is>, report_if<Is> {
   using sum = spar::selected_sum<float, std::uint32_t>;
   static constexpr bool complete = Is != shortage::not_const && Is != shortage::another_result &&
                                    Is != shortage::no_task && Is != shortage::no_prepare && Is != shortage::no_call;
   template <class Index, class Net, class State, class Report, class Op, class Prepare>
-  spar::task<sum> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
+  spar::task<sum> reduce(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
     requires(complete);
   template <class Index, class Net, class State, class Report, class Op, class Prepare>
-      spar::task<sum> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) &
+      spar::task<sum> reduce(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) &
       requires(Is == shortage::not_const);
   template <class Index, class Net, class State, class Report, class Op, class Prepare>
-  spar::task<spar::sparse_stream<float>> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op,
-                                                  Prepare) const&
+  spar::task<spar::sparse_stream<float>> reduce(spar::channel<Net>, State*, Report*, std::span<float>, Op,
+                                                Prepare) const&
     requires(Is == shortage::another_result);
   template <class Index, class Net, class State, class Report, class Op, class Prepare>
-  sum selected(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
+  sum reduce(spar::channel<Net>, State*, Report*, std::span<float>, Op, Prepare) const&
     requires(Is == shortage::no_task);
   template <class Index, class Net, class State, class Report, class Op>
-  spar::task<sum> selected(spar::channel<Net>, State*, Report*, std::span<float>, Op) const&
+  spar::task<sum> reduce(spar::channel<Net>, State*, Report*, std::span<float>, Op) const&
     requires(Is == shortage::no_prepare);
 };
 
 template <class Algorithm>
-constexpr bool reduces_selected = spar::selecting_allreduce<Algorithm, spar::threads, float, std::uint32_t, spar::sum>;
+constexpr bool leaves_residual = spar::residual_allreduce<Algorithm, spar::threads, float, std::uint32_t, spar::sum>;
 
-static_assert(reduces_selected<selecting_algorithm<shortage::none>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::no_state>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::state_not_copyable>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::no_report>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::report_not_copyable>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::not_const>>,
+static_assert(leaves_residual<residual_algorithm<shortage::none>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::no_state>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::state_not_copyable>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::no_report>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::report_not_copyable>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::not_const>>,
               "a call must not change the algorithm: its state is an argument");
-static_assert(!reduces_selected<selecting_algorithm<shortage::another_result>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::no_task>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::no_prepare>>);
-static_assert(!reduces_selected<selecting_algorithm<shortage::no_call>>);
-static_assert(reduces_selected<spar::ok_topk_allreduce<>> && reduces_selected<spar::gtopk_allreduce> &&
-              reduces_selected<spar::topka_allreduce> && reduces_selected<spar::quantised_sparcml_allreduce<4>> &&
-              reduces_selected<spar::sparcml>);
-static_assert(!reduces_selected<spar::balanced_owners>, "a schedule without a selector");
-static_assert(!spar::selecting_allreduce<spar::quantised_sparcml_allreduce<4>, spar::threads, std::int32_t,
-                                         std::uint32_t, spar::sum>,
+static_assert(!leaves_residual<residual_algorithm<shortage::another_result>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::no_task>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::no_prepare>>);
+static_assert(!leaves_residual<residual_algorithm<shortage::no_call>>);
+static_assert(leaves_residual<spar::ok_topk_allreduce<>> && leaves_residual<spar::gtopk_allreduce> &&
+              leaves_residual<spar::topka_allreduce> && leaves_residual<spar::quantised_sparcml_allreduce<4>> &&
+              leaves_residual<spar::sparcml>);
+static_assert(!leaves_residual<spar::balanced_owners>, "a schedule without a selector");
+static_assert(!spar::residual_allreduce<spar::quantised_sparcml_allreduce<4>, spar::threads, std::int32_t,
+                                        std::uint32_t, spar::sum>,
               "integers cannot be quantised");
 
 // --- selects ---

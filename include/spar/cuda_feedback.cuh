@@ -191,8 +191,8 @@ class device_feedback {
 
     template <transport Net, class Op>
     task<selected_sum<T, Index>> operator()(channel<Net> net, Op op) const& {
-      auto running = its->algorithm_.reduce_selected(net, &its->next_, &its->report_, std::move(*mine),
-                                                     its->entries_.residual(), op);
+      auto running =
+          its->algorithm_.reduce(net, &its->next_, &its->report_, std::move(*mine), its->entries_.residual(), op);
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::finishes<Op, T>) detail::finalize_values(result.sum.values(), op, net.size());
       co_return result;
@@ -219,7 +219,7 @@ class device_feedback {
       const std::span<T> accumulated(its->accumulated_.data(), x.size());
       const detail::device_sum<T> add_residual{its->residual(), x.data(), accumulated.data(), x.size(), stream};
       auto running =
-          its->algorithm_.template selected<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
+          its->algorithm_.template reduce<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::finishes<Op, T>) local::finish(net, result.sum.values(), op);
       local::write_dense(net, std::as_const(result.sum).view(), x, op);

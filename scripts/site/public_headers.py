@@ -32,6 +32,7 @@ INTERNAL = """
     collective/topk/pruned/
     collective/tree/compressed_flex.hpp
     collective/tree/flex_
+    collective/wire/all_to_all.hpp
     collective/wire/block_coder.hpp
     collective/wire/encode_pipeline.hpp
     collective/wire/encoded_parts.hpp

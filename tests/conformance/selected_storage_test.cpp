@@ -37,7 +37,7 @@ struct selecting : spar::algorithm_defaults {
   spar::task<spar::sparse_stream<T, index>> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
     const spar::selector::nothing_to_prepare nothing;
     typename Composition::report last;
-    auto result = co_await parts->template selected<index>(net, now, &last, x, op, nothing);
+    auto result = co_await parts->template reduce<index>(net, now, &last, x, op, nothing);
     co_return std::move(result.sum);
   }
 };

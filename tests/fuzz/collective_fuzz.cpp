@@ -25,7 +25,7 @@ struct selecting : spar::algorithm_defaults {
     typename Algorithm::state now;
     typename Algorithm::report last;
     const spar::selector::nothing_to_prepare nothing;
-    auto result = co_await algorithm.template selected<Index>(net, &now, &last, x, op, nothing);
+    auto result = co_await algorithm.template reduce<Index>(net, &now, &last, x, op, nothing);
     co_return std::move(result.sum);
   }
 };

@@ -71,7 +71,7 @@ struct call_with_state {
   template <class Net>
   spar::task<stream> operator()(spar::channel<Net> net, std::span<float> x, spar::sum op) const& {
     const spar::selector::nothing_to_prepare nothing;
-    auto running = parts.template selected<index>(net, now, last, x, op, nothing);
+    auto running = parts.template reduce<index>(net, now, last, x, op, nothing);
     spar::selected_sum<float, index> result = co_await std::move(running);
     co_return std::move(result.sum);
   }

@@ -460,13 +460,17 @@ struct split_within_quotas : spar::algorithm_defaults {
   spar::task<spar::sparse_stream<float>> operator()(spar::channel<Net> net, spar::stream_view<float> mine,
                                                     Op op) const& {
     const spar::uniform_ownership target{mine.dimension(), net.size()};
-    const spar::selector::topk_bounds bounds{0, 0, most - static_cast<std::uint64_t>(net.size())};
-    const spar::owners_periods never{1'000'000, 1'000'000};
-    spar::owners_call owners(net, mine, target, bounds, never, true, *state, *did);
+    const spar::selected_call<spar::flat, spar::storage::coo, float, spar::owners_state, spar::owners_report> call{
+        .over = {},
+        .store = {},
+        .bounds = {0, 0, most - static_cast<std::uint64_t>(net.size())},
+        .period = 1'000'000,
+        .state = *state,
+        .report = *did,
+        .residual = {}};
+    spar::owners_call owners(net, mine, target, call, 1'000'000, true);
     const auto reduce = [&](spar::block_quotas& quotas) {
-      const spar::storage::coo store;
-      const spar::residual_view<float> none;
-      return spar::reduce_to_owners(net, spar::flat(), mine, owners.boundaries(), op, store, none, quotas);
+      return spar::reduce_to_owners(net, call.over, mine, owners.boundaries(), op, call.store, call.residual, quotas);
     };
     spar::sparse_stream<float> sums = co_await owners.exchange(reduce);
     co_await owners.count(sums);

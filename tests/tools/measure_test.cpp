@@ -190,14 +190,14 @@ struct forgets {
     inner.validate_parts<T>(n, ranks);
   }
   template <class Index, class Net, class T, class Op, class Prepare>
-  spar::task<spar::selected_sum<T, Index>> selected(spar::channel<Net> net, state*, report*, std::span<T> x, Op op,
-                                                    Prepare prepare) const& {
+  spar::task<spar::selected_sum<T, Index>> reduce(spar::channel<Net> net, state*, report*, std::span<T> x, Op op,
+                                                  Prepare prepare) const& {
     prepare(0, x.size());
     if (on && net.rank() == 1) x[std::size_t{17}] = 0;
     spar::topka_allreduce::state now;
     spar::topka_allreduce::report last;
     const spar::selector::nothing_to_prepare done;
-    auto running = inner.selected<Index>(net, &now, &last, x, op, done);
+    auto running = inner.reduce<Index>(net, &now, &last, x, op, done);
     co_return co_await std::move(running);
   }
 };

@@ -206,7 +206,7 @@ class any_selecting {
           return object.template get<typename Algorithm::report>().select_seconds;
         };
       }
-      return static_cast<const Algorithm*>(its)->template selected<Index>(
+      return static_cast<const Algorithm*>(its)->template reduce<Index>(
           net, &now->object.template get<typename Algorithm::state>(), &concrete, x, op, prepare);
     };
     validate_ = [](const void* its, std::uint64_t n, spar::rank_t ranks) {
@@ -216,9 +216,9 @@ class any_selecting {
       selector_.template emplace<typename Algorithm::selector_type>(algorithm.select);
       reduce_ = [](const void* its, channel net, any_object* now, any_object* last, spar::sparse_stream<T, Index> mine,
                    spar::residual_view<T> residual, spar::sum op) {
-        return static_cast<const Algorithm*>(its)->reduce_selected(net, &now->template get<typename Algorithm::state>(),
-                                                                   &last->template get<typename Algorithm::report>(),
-                                                                   std::move(mine), residual, op);
+        return static_cast<const Algorithm*>(its)->reduce(net, &now->template get<typename Algorithm::state>(),
+                                                          &last->template get<typename Algorithm::report>(),
+                                                          std::move(mine), residual, op);
       };
     }
     reports_seconds_ = requires(typename Algorithm::report r) { r.select_seconds; };
@@ -228,9 +228,9 @@ class any_selecting {
   using known_selector = std::variant<std::monostate, spar::selector::exact_topk, spar::selector::threshold_reuse>;
   [[nodiscard]] const known_selector& selector() const noexcept { return selector_; }
   /// Reduces entries that this selector has selected elsewhere (see spar::composition).
-  spar::task<spar::selected_sum<T, Index>> reduce_selected(channel net, any_object* now, any_object* last,
-                                                           spar::sparse_stream<T, Index> mine,
-                                                           spar::residual_view<T> residual, spar::sum op) const& {
+  spar::task<spar::selected_sum<T, Index>> reduce(channel net, any_object* now, any_object* last,
+                                                  spar::sparse_stream<T, Index> mine, spar::residual_view<T> residual,
+                                                  spar::sum op) const& {
     return reduce_(object_, net, now, last, std::move(mine), residual, op);
   }
 
@@ -247,8 +247,8 @@ class any_selecting {
   }
   template <spar::index_type I, class Prepare>
     requires std::same_as<I, Index>
-  spar::task<spar::selected_sum<T, Index>> selected(channel net, state* now, report* last, std::span<T> x, spar::sum op,
-                                                    Prepare prepare) const& {
+  spar::task<spar::selected_sum<T, Index>> reduce(channel net, state* now, report* last, std::span<T> x, spar::sum op,
+                                                  Prepare prepare) const& {
     return call_(object_, net, now, last, x, op, prepare_values(prepare));
   }
 

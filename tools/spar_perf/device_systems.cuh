@@ -118,11 +118,11 @@ class any_composition {
     f("select", select);
     std::visit([&](const auto& by) { by.options(f); }, by_);
   }
-  spar::task<selected_sum> reduce_selected(channel net, state* now, report* last, stream mine,
-                                           spar::residual_view<float> residual, spar::sum op) const& {
+  spar::task<selected_sum> reduce(channel net, state* now, report* last, stream mine,
+                                  spar::residual_view<float> residual, spar::sum op) const& {
     if (const auto* const streams = std::get_if<by_streams>(&by_))
       return reduce_stream(net, streams, std::move(mine), op);
-    return std::get<by_entries>(by_).reduce_selected(net, &now->by, &last->by, std::move(mine), residual, op);
+    return std::get<by_entries>(by_).reduce(net, &now->by, &last->by, std::move(mine), residual, op);
   }
 
  private:

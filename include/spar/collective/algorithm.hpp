@@ -70,12 +70,12 @@ concept dense_allreduce =
 /// Each call also takes a state, which changes from call to call, and writes a report. The concept rejects an algorithm
 /// that keeps the state in its own members, because a failed call would then change the state.
 template <class Algorithm, class Net, class T, class Index, class Op>
-concept selecting_allreduce =
+concept residual_allreduce =
     std::copyable<typename Algorithm::state> && std::copyable<typename Algorithm::report> &&
     requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, typename Algorithm::state* now,
              typename Algorithm::report* last, std::span<T> x, Op op, selector::nothing_to_prepare prepare) {
       {
-        algorithm.template selected<Index>(net, now, last, x, op, prepare)
+        algorithm.template reduce<Index>(net, now, last, x, op, prepare)
       } -> std::same_as<task<selected_sum<T, Index>>>;
     };
 

@@ -9,6 +9,7 @@
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
+#include <spar/selector/amount.hpp>
 #include <spar/selector/everything.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/selector/selector.hpp>
@@ -39,13 +40,11 @@ auto verdict() {
                    "accepts<Selector, Storage, Topology>() that returns spar::nothing_against or spar::because<...>">();
 }
 
-/// A schedule that chooses the entries of the result itself (see `composition::reduce_selected`). A concept outside of
+/// A schedule that chooses the entries of the result itself (see `composition::reduce`). A concept outside of
 /// `composition`, because nvcc 13.0 wrongly rejects the call in a requires-expression inside a member function.
-template <class Schedule, class Net, class Composition, class T, class Index, class Op>
-concept schedule_drops =
-    requires(const Schedule& by, channel<Net> net, const Composition* parts, typename Composition::state* now,
-             typename Composition::report* last, sparse_stream<T, Index> mine, residual_view<T> residual,
-             Op op) { by.reduce_selected(net, parts, now, last, std::move(mine), residual, op); };
+template <class Schedule, class Net, class Call, class T, class Index, class Op>
+concept schedule_drops = requires(const Schedule& by, channel<Net> net, const Call& call, sparse_stream<T, Index> mine,
+                                  Op op) { by.reduce(net, call, std::move(mine), op); };
 
 /// A schedule that reduces dense values of which few are nonzero in place, as streams or as they are. Not over a
 /// topology whose dense values the schedule reduces in another way.
@@ -187,7 +186,7 @@ struct composition {
     if constexpr (all_nonzeros && detail::reduces_nonzeros<Schedule, Net, Topology, Storage, T, Op>)
       return by.reduce_nonzeros(net.in_order(over.order()), x, op, store);
     else if constexpr (selects_entries)
-      return reduce_selected(net, x, op);
+      return replace(net, x, op);
     else
       return reduce_values<std::uint32_t>(net, x, op, residual_view<T>());
   }
@@ -198,15 +197,15 @@ struct composition {
   /// the report.
   template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare>
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
-  task<selected_sum<T, Index>> selected(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
-                                        Prepare prepare) const& {
+  task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
+                                      Prepare prepare) const& {
     if constexpr (selects_entries && values_on_device<Net>)
-      return select_and_reduce<Index>(net, now, last, x, op, prepare);
+      return reduce_later<Index>(net, now, last, x, op, prepare);
     else if constexpr (selects_entries)
-      return reduce_selected(net, now, last, select_for<Index>(net, *this, now, last, x, prepare).get(),
-                             local::residual(net, x), op);
+      return reduce(net, now, last, select_for<Index>(net, *this, now, last, x, prepare).get(), local::residual(net, x),
+                    op);
     else
-      return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), local::residual(net, x), op);
+      return reduce(net, now, last, take_all<Index>(net, last, x, prepare), local::residual(net, x), op);
   }
   /// Reduces the entries `mine`, which a rank has moved out of its dense values: all of them as a dense stream with the
   /// selector `everything`, otherwise a sparse stream. `residual` refers to the values that were not selected: this
@@ -214,12 +213,15 @@ struct composition {
   /// does not keep. `now` is the state and changes; `last` becomes the report.
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires storage_policy<Storage, T, Index>
-  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,
-                                               residual_view<T> residual, Op op) const& {
-    if constexpr (detail::schedule_drops<Schedule, Net, composition, T, Index, Op>)
-      return by.reduce_selected(net, this, now, last, std::move(mine), residual, op);
-    else
-      return reduce_and_keep(net, std::move(mine), residual, op);
+  task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,
+                                      residual_view<T> residual, Op op) const& {
+    using call_type = selected_call<Topology, Storage, T, state_of<Schedule>, report_of<Schedule>>;
+    if constexpr (detail::schedule_drops<Schedule, Net, call_type, T, Index, Op>) {
+      const call_type call{over, store, bounds(mine.dimension()), period(), now->by, last->by, residual};
+      return by.reduce(net, call, std::move(mine), op);
+    } else {
+      return keep_sum(net, std::move(mine), residual, op);
+    }
   }
 
   template <class... Args>
@@ -233,6 +235,20 @@ struct composition {
                                            residual_view<T> residual) { s(net, t, x, op, st, residual); } ||
                                   requires(const Schedule& s, channel<Net> net, X x, Op op, Store st,
                                            residual_view<T> residual) { s(net, x, op, st, residual); };
+
+  [[nodiscard]] selector::topk_bounds bounds(std::uint64_t n) const {
+    if constexpr (selector_with_bounds<Selector>)
+      return select.bounds(n);
+    else
+      return {0, n, n};
+  }
+  /// A selector without `period` computes its threshold, if it has one, in every call.
+  [[nodiscard]] std::uint64_t period() const noexcept {
+    if constexpr (requires { select.period; })
+      return select.period;
+    else
+      return 1;
+  }
 
   template <transport Net, class X, class Op, class Store, class T>
   auto call(channel<Net> net, X x, Op op, Store storing, residual_view<T> residual) const& {
@@ -284,18 +300,19 @@ struct composition {
     local::write_dense(net, sum.view(), x, op);
   }
 
+  /// Replaces `x` by the sum of the selected entries.
   template <transport Net, element T, class Op>
-  task<void> reduce_selected(channel<Net> net, std::span<T> x, Op op) const& {
+  task<void> replace(channel<Net> net, std::span<T> x, Op op) const& {
     state now{};
     report last{};
     const selector::nothing_to_prepare prepare;
-    auto running = selected<std::uint32_t>(net, &now, &last, x, op, prepare);
+    auto running = reduce<std::uint32_t>(net, &now, &last, x, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
     local::write_dense(net, result.sum.view(), x, op);
   }
   template <transport Net, element T, index_type Index, class Op>
-  task<selected_sum<T, Index>> reduce_and_keep(channel<Net> net, sparse_stream<T, Index> mine,
-                                               residual_view<T> residual, Op op) const& {
+  task<selected_sum<T, Index>> keep_sum(channel<Net> net, sparse_stream<T, Index> mine, residual_view<T> residual,
+                                        Op op) const& {
     if constexpr (selects_entries) {
       auto running = reduce_stream(net, mine.view(), op, residual);
       sparse_stream<T, Index> sum = co_await std::move(running);
@@ -308,10 +325,10 @@ struct composition {
     }
   }
   template <index_type Index, transport Net, element T, class Op, class Prepare>
-  task<selected_sum<T, Index>> select_and_reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
-                                                 Prepare prepare) const& {
+  task<selected_sum<T, Index>> reduce_later(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
+                                            Prepare prepare) const& {
     sparse_stream<T, Index> mine = co_await select_for<Index>(net, *this, now, last, x, prepare);
-    auto running = reduce_selected(net, now, last, std::move(mine), local::residual(net, x), op);
+    auto running = reduce(net, now, last, std::move(mine), local::residual(net, x), op);
     co_return co_await std::move(running);
   }
   /// Moves all values of `x` to a dense stream.

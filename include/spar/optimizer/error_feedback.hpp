@@ -280,7 +280,7 @@ class error_feedback {
       error_feedback& its = call.its();
       const accumulation add = its.accumulate(x);
       const std::span<T> values(its.accumulated_);
-      auto running = its.algorithm_.template selected<Index>(net, &its.next_, &its.report_, values, op, add);
+      auto running = its.algorithm_.template reduce<Index>(net, &its.next_, &its.report_, values, op, add);
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::finishes<Op, T>) detail::finalize_values(result.sum.values(), op, net.size());
       std::swap(its.residual_, its.accumulated_);
@@ -309,9 +309,9 @@ class error_feedback {
   template <class Mode, class Net, class Call, class Values, class Op>
   auto begin(Mode mode, Net& net, Call&& call, Values x, Op op) {
     check_operation<Op>();
-    static_assert(selecting_allreduce<Algorithm, Net, T, Index, Op>,
+    static_assert(residual_allreduce<Algorithm, Net, T, Index, Op>,
                   "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
-                  "and selected<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
+                  "and reduce<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
     detail::check_arguments(net, x);
     try {
       check_values(x);

@@ -55,7 +55,7 @@ struct with_state {
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) & {
     next = now;
     const selector::nothing_to_prepare prepare;
-    auto running = algorithm.template selected<std::uint32_t>(net, &next, &last, x, op, prepare);
+    auto running = algorithm.template reduce<std::uint32_t>(net, &next, &last, x, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
     result.sum.to_dense(x, op);
     std::swap(now, next);

@@ -224,7 +224,7 @@ product_cell cell_of(std::string name, const Composition& reduce) {
   cell.state_of_rank = []() -> std::shared_ptr<void> { return std::make_shared<kept>(); };
   cell.selected = [](const void* its, void* now, product_cell::channel net, std::span<float> x) {
     const spar::selector::nothing_to_prepare prepare;
-    return static_cast<const Composition*>(its)->template selected<std::uint32_t>(
+    return static_cast<const Composition*>(its)->template reduce<std::uint32_t>(
         net, &static_cast<kept*>(now)->first, &static_cast<kept*>(now)->second, x, spar::sum{}, prepare);
   };
   cell.in_place = [](const void* its, product_cell::channel net, std::span<float> x) {

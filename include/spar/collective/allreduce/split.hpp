@@ -25,6 +25,8 @@ namespace spar {
 /// A split phase merges the slices of so many consecutive ranks, and then the sums of these buckets of ranks.
 inline constexpr std::size_t split_bucket = 16;
 
+namespace detail {
+
 /// The message of a rank that withholds its slices in a split phase.
 inline payload withheld_slice() noexcept { return {wire_format::parts, 0, {}}; }
 
@@ -40,8 +42,6 @@ struct no_quotas {
   static constexpr void count_received(const Slices&) noexcept {}
 };
 inline constexpr no_quotas unlimited{};
-
-namespace detail {
 
 template <element T, index_type Index>
 std::uint64_t entries_of(std::span<const stream_view<T, Index>> parts) {
@@ -101,10 +101,10 @@ task<void> split_dense(channel<Net> net, stream_view<T, Index> mine, Ownership o
 ///
 /// If `quotas` withhold the slices of this rank, the rank sends flags instead. Ranks that get a flag return nothing.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo,
-          class Quotas = const no_quotas>
+          class Quotas = const detail::no_quotas>
 task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
                                            Storage store = {}, residual_view<T> residual = {},
-                                           Quotas& quotas = unlimited) {
+                                           Quotas& quotas = detail::unlimited) {
   using codec = storage::slices_type<Storage>;
   constexpr std::size_t bucket = split_bucket;
   sparse_stream<T, Index> sparse_copy;
@@ -125,7 +125,7 @@ task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Inde
   for (rank_t i = 1; i < net.size(); ++i) {
     const rank_t peer = messages.destination(i);
     if (withholds)
-      messages.send(peer, withheld_slice());
+      messages.send(peer, detail::withheld_slice());
     else
       messages.send(peer, co_await out.add(net, slices, slice[peer], owner[peer], step, residual));
   }

@@ -68,25 +68,12 @@ struct balanced_owners {
     f("tau", tau);
   }
 
-  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. The composition calls this function,
-  /// with its options `parts`, its state `state_now` and its report `report_now`; what a rank contributed to dropped
-  /// sums goes into `residual`.
-  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
-  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
-                                               typename Composition::state* state_now,
-                                               typename Composition::report* report_now, sparse_stream<T, Index> mine,
-                                               residual_view<T> residual, Op op) const& {
-    return reduce_selected(net, parts, state_now, report_now, std::move(mine), residual, op, parts->store);
-  }
-  /// The same with the storage `store` in place of that of the composition `parts`; changes `state_now` and
-  /// `report_now` in the same way, and returns what a rank contributed to dropped sums to `residual`.
-  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op, class Storage>
-  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
-                                               typename Composition::state* state_now,
-                                               typename Composition::report* report_now, sparse_stream<T, Index> mine,
-                                               residual_view<T> residual, Op op, Storage store) const& {
-    using Topology = typename Composition::topology_type;
-    if constexpr (straight_topology<Topology>) net = net.in_order(parts->over.order());
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. What a rank contributed to dropped
+  /// sums goes into the residual of the `call`.
+  template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
+  task<selected_sum<T, Index>> reduce(channel<Net> net, selected_call<Topology, Storage, T, state, report> call,
+                                      sparse_stream<T, Index> mine, Op op) const& {
+    if constexpr (straight_topology<Topology>) net = net.in_order(call.over.order());
     const std::uint64_t n = mine.dimension();
     // On a tree, ranks also encode partial sums. `lost` collects all rounding errors of this rank's encodings. Only the
     // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
@@ -94,26 +81,25 @@ struct balanced_owners {
     constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
     buffer<T> lost(net.memory(), rounds_on_the_way ? n : 0);
     std::fill_n(lost.data(), lost.size(), T{});
-    const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : residual;
+    const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : call.residual;
 
     constexpr bool limited = has_quotas<Topology, Storage>;
-    const owners_periods every{tau, detail::period_of(parts->select)};
-    owners_call owners(net, mine.view(), parts->over.owners(n, net.size()), parts->select.bounds(n), every, limited,
-                       state_now->by, report_now->by);
+    owners_call owners(net, mine.view(), call.over.owners(n, net.size()), call, tau, limited);
     const auto reduce = [&](block_quotas& quotas) {
       if constexpr (limited)
-        return reduce_to_owners(net, parts->over, mine.view(), owners.boundaries(), op, store, errors, quotas);
+        return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors, quotas);
       else
-        return reduce_to_owners(net, parts->over, mine.view(), owners.boundaries(), op, store, errors);
+        return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors);
     };
     sparse_stream<T, Index> sums = co_await owners.exchange(reduce);
     if (sums.is_dense()) sums = co_await local::to_sparse(net, sums.view(), op);
     co_await owners.count(sums);
     co_await owners.threshold(sums);
-    sparse_stream<T, Index> sum = co_await gather_shares(net, parts->over, std::move(sums), owners.boundaries(),
-                                                         owners.shares(), report_now->by.evened_out, store, residual);
-    put_back_dropped(net, mine, sum.view(), residual);
-    if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), residual);
+    sparse_stream<T, Index> sum =
+        co_await gather_shares(net, call.over, std::move(sums), owners.boundaries(), owners.shares(),
+                               call.report.evened_out, call.store, call.residual);
+    put_back_dropped(net, mine, sum.view(), call.residual);
+    if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), call.residual);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 

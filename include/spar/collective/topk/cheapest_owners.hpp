@@ -79,32 +79,30 @@ struct cheapest_owners {
     return chosen;
   }
 
-  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. The composition calls this function,
-  /// with its options `parts`, its state `state_now` and its report `report_now`; what a rank contributed to dropped
-  /// sums goes into `residual`.
-  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
-  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
-                                               typename Composition::state* state_now,
-                                               typename Composition::report* report_now, sparse_stream<T, Index> mine,
-                                               residual_view<T> residual, Op op) const& {
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. What a rank contributed to dropped
+  /// sums goes into the residual of the `call`.
+  template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
+  task<selected_sum<T, Index>> reduce(channel<Net> net, selected_call<Topology, Storage, T, state, report> call,
+                                      sparse_stream<T, Index> mine, Op op) const& {
     const network_model model = pin ? *pin : net.net().node().network();
-    const std::uint64_t n = mine.dimension();
     const owners_choice chosen =
-        choose<T, Index, Op>(model, net.size(), n, parts->select.bounds(n).k, storage::streams_of(parts->store));
-    report_now->by = {};
-    report_now->by.chosen = chosen;
+        choose<T, Index, Op>(model, net.size(), mine.dimension(), call.bounds.k, storage::streams_of(call.store));
+    call.report = {};
+    call.report.chosen = chosen;
+    owners_report& last = call.report;
     const balanced_owners balanced{.tau = tau};
     const pruned_owners pruned{.tau = tau};
-    const auto by = [&](std::string_view schedule, const auto& its, const auto&... store) {
-      return its.reduce_selected(net.with_algorithm(schedule), parts, state_now, report_now, std::move(mine), residual,
-                                 op, store...);
+    const auto by = [&](std::string_view schedule, const auto& its, const auto& of_it) {
+      return its.reduce(net.with_algorithm(schedule), of_it, std::move(mine), op);
     };
     const auto start = [&] {
       if constexpr (detail::is_monotone<T, Op>) {
-        if (chosen == owners_choice::pruned) return by(pruned.name, pruned);
+        pruned_owners::report& prunes = call.report;
+        if (chosen == owners_choice::pruned) return by(pruned.name, pruned, call.with(call.store, prunes));
       }
-      if (chosen == owners_choice::encoded) return by("balanced_owners, encoded", balanced);
-      return by(balanced.name, balanced, storage::with_coordinates(parts->store));
+      if (chosen == owners_choice::encoded)
+        return by("balanced_owners, encoded", balanced, call.with(call.store, last));
+      return by(balanced.name, balanced, call.with(storage::with_coordinates(call.store), last));
     };
     auto running = start(); // one co_await, as each adds to the compile time of every program
     co_return co_await std::move(running);

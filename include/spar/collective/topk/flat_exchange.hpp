@@ -20,10 +20,10 @@ namespace spar {
 /// bounds[rank + 1]), as a sparse stream. Adds the rounding errors of this rank's encodings to `residual`, unless
 /// `residual` is empty. Ranks may withhold their slices because of `quotas` (see split_sparse).
 template <transport Net, straight_topology Topology, element T, index_type Index, reduction<T> Op, class Storage,
-          class Quotas = const no_quotas>
+          class Quotas = const detail::no_quotas>
 task<sparse_stream<T, Index>> reduce_to_owners(channel<Net> net, const Topology&, stream_view<T, Index> mine,
                                                std::span<const std::uint64_t> bounds, Op op, Storage store,
-                                               residual_view<T> residual, Quotas& quotas = unlimited) {
+                                               residual_view<T> residual, Quotas& quotas = detail::unlimited) {
   return split_sparse(net, mine, bounded_ownership{bounds}, op, store, residual, quotas);
 }
 

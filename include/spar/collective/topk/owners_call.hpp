@@ -23,26 +23,6 @@
 
 namespace spar {
 
-/// How often a call computes again what it otherwise takes from the last call.
-struct owners_periods {
-  std::uint64_t boundaries; ///< calls from one computation of the boundaries to the next (the paper's tau)
-  std::uint64_t threshold;  ///< calls from one search for the threshold to the next (the paper's tau')
-};
-
-namespace detail {
-
-/// The number of calls from one search for the global threshold to the next: 1 for a selector without `period`, because
-/// such a selector also computes its own threshold in every call.
-template <class Selector>
-std::uint64_t period_of(const Selector& select) {
-  if constexpr (requires { select.period; })
-    return select.period;
-  else
-    return 1;
-}
-
-} // namespace detail
-
 /// One call of Ok-Topk on a rank. Each rank owns a block of indices. A schedule runs these steps, in this order:
 /// - `exchange` sends this rank's entries to their owners, and gets the sums of this rank's block;
 /// - `count` counts all ranks' sums that reach the threshold of the last call;
@@ -53,19 +33,20 @@ std::uint64_t period_of(const Selector& select) {
 template <transport Net, element T, index_type Index, class Target>
 class owners_call {
  public:
-  /// A call with the entries `mine`, whose result has as many sums as `bounds` say. `target` prescribes how many
-  /// entries each block should get. If `limited`, ranks send entries within quotas; otherwise, the ranks add up the
+  /// A call with the entries `mine`. `target` prescribes how many entries each block should get; the boundaries are
+  /// computed again every `tau` calls. If `limited`, ranks send entries within quotas; otherwise, the ranks add up the
   /// entries of each block in every call.
-  owners_call(channel<Net> net, stream_view<T, Index> mine, Target target, const selector::topk_bounds& bounds,
-              const owners_periods& every, bool limited, owners_state& state, owners_report& report)
-      : net_(net), mine_(mine), target_(target), bounds_(bounds), state_(&state), report_(&report),
-        anew_(state.calls % every.boundaries == 0), searches_(state.calls % every.threshold == 0),
-        width_(limited ? 3 : 2), counts_(net.memory(), width_ * ranks()), shares_(net.memory(), ranks() + 1) {
-    report = {};
-    state.boundaries.resize(static_cast<std::size_t>(target.count()) + 1);
-    most_ = (bounds.most + ranks()) * ranks() / static_cast<std::size_t>(target.count());
-    if (limited) quotas_ = block_quotas(net.memory(), ranks(), most_, state.counts);
-    ++state.calls;
+  template <class Call>
+  owners_call(channel<Net> net, stream_view<T, Index> mine, Target target, const Call& call, std::uint64_t tau,
+              bool limited)
+      : net_(net), mine_(mine), target_(target), bounds_(call.bounds), state_(&call.state), report_(&call.report),
+        anew_(call.state.calls % tau == 0), searches_(call.state.calls % call.period == 0), width_(limited ? 3 : 2),
+        counts_(net.memory(), width_ * ranks()), shares_(net.memory(), ranks() + 1) {
+    *report_ = {};
+    ++state_->calls;
+    state_->boundaries.resize(static_cast<std::size_t>(target.count()) + 1);
+    most_ = (bounds_.most + ranks()) * ranks() / static_cast<std::size_t>(target.count());
+    if (limited) quotas_ = block_quotas(net.memory(), ranks(), most_, state_->counts);
   }
 
   // The steps are coroutines of the call (see task).

@@ -72,25 +72,17 @@ struct pruned_owners {
     f("tau", tau);
   }
 
-  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. The composition calls this function,
-  /// with its options `parts`, its state `state_now` and its report `report_now`; what a rank contributed to dropped
-  /// sums goes into `residual`.
-  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
-  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts,
-                                               typename Composition::state* state_now,
-                                               typename Composition::report* report_now, sparse_stream<T, Index> mine,
-                                               residual_view<T> residual, Op op) const& {
-    net = net.in_order(parts->over.order());
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. What a rank contributed to dropped
+  /// sums goes into the residual of the `call`.
+  template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
+  task<selected_sum<T, Index>> reduce(channel<Net> net, selected_call<Topology, Storage, T, state, report> call,
+                                      sparse_stream<T, Index> mine, Op op) const& {
+    net = net.in_order(call.over.order());
     const auto ranks = static_cast<std::size_t>(net.size());
-    const std::uint64_t n = mine.dimension();
-    const auto codec = storage::streams_of(parts->store);
-    report& last = report_now->by;
-    last = {};
-    exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(),
-                                     floor_of<T, Op>(state_now->by.global_threshold));
-    const owners_periods every{tau, detail::period_of(parts->select)};
-    owners_call owners(net, mine.view(), parts->over.owners(n, net.size()), parts->select.bounds(n), every, true,
-                       state_now->by, last);
+    const auto codec = storage::streams_of(call.store);
+    call.report = {};
+    exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(), floor_of<T, Op>(call.state.global_threshold));
+    owners_call owners(net, mine.view(), call.over.owners(mine.dimension(), net.size()), call, tau, true);
     const bounded_ownership owner{owners.boundaries()};
     const auto reduce = [&](block_quotas& quotas) {
       return prune_and_reduce(net, mine.view(), owner, op, codec, known, quotas);
@@ -98,15 +90,15 @@ struct pruned_owners {
     sparse_stream<T, Index> sums = co_await owners.exchange(reduce);
     co_await owners.count(sums);
     if (owners.lowest_threshold() < known.floor) { // also sums below the floor may win
-      last.sent_again = true;
+      call.report.sent_again = true;
       known.floor = 0;
       sums = co_await reduce(owners.quotas());
     }
-    last.asked = known.asked;
+    call.report.asked = known.asked;
     co_await owners.threshold(sums);
     sparse_stream<T, Index> sum =
         co_await gather_winners(net, sums.view(), owners.shares(), owner, mine.view(), known, codec);
-    put_back_dropped(net, mine, sum.view(), residual);
+    put_back_dropped(net, mine, sum.view(), call.residual);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 

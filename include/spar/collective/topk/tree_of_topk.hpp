@@ -42,19 +42,18 @@ struct tree_of_topk {
   template <class F>
   static constexpr void options(F&&) noexcept {}
 
-  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums at each node of the tree. The
-  /// composition calls this function, with its options `parts`; entries that a node drops go into its `residual`.
-  template <transport Net, class Composition, element T, index_type Index, reduction<T> Op>
-  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, const Composition* parts, typename Composition::state*,
-                                               typename Composition::report*, sparse_stream<T, Index> mine,
-                                               residual_view<T> residual, Op op) const& {
-    using Storage = typename Composition::storage_type;
-    net = net.in_order(parts->over.order());
-    const Storage store = parts->store;
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums at each node of the tree. Entries that
+  /// a node drops go into its residual of the `call`.
+  template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
+  task<selected_sum<T, Index>> reduce(channel<Net> net, selected_call<Topology, Storage, T> call,
+                                      sparse_stream<T, Index> mine, Op op) const& {
+    net = net.in_order(call.over.order());
+    const Storage store = call.store;
+    const residual_view<T> residual = call.residual;
     const index_range all{0, mine.dimension()};
     const rank_t p = net.size();
     constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
-    const std::uint64_t k = parts->select.bounds(mine.dimension()).k;
+    const std::uint64_t k = call.bounds.k;
     selected_sum<T, Index> result;
     result.contributed = std::move(mine);
     sparse_stream<T, Index> sum;

@@ -339,10 +339,10 @@ void keep_listed(sparse_stream<T, Index>& entries, std::span<const Index> listed
 /// answers. Ranks may withhold their slices because of `quotas` (see split_sparse). Throws `corrupt_message` if a
 /// message is malformed, or asks for values that it cannot ask for.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Codec,
-          class Quotas = const no_quotas>
+          class Quotas = const detail::no_quotas>
 task<sparse_stream<T, Index>> prune_and_reduce(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
                                                Codec codec, exchanged_slices<T, Index>& known,
-                                               Quotas& quotas = unlimited) {
+                                               Quotas& quotas = detail::unlimited) {
   const auto ranks = static_cast<std::size_t>(net.size());
   const index_range block = owner[net.rank()];
   buffer<kernel::magnitude<T>> least(net.memory(), ranks);
