@@ -8,7 +8,6 @@
 
 #if __has_include(<bits/stl_algobase.h>)
 #include <bits/stl_algobase.h>
-#include <bits/stl_heap.h>
 #else
 #include <algorithm>
 #endif
