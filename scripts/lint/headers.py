@@ -53,6 +53,9 @@ def header_faults(source):
     lines = source.splitlines()
     if len(lines) < 2 or not re.match(r"//+ \S", lines[1]):
         yield 2, "the second line is not a comment that describes the header"
+    for number, line in enumerate(lines, 1):
+        if re.search(r'"\)? \+ ', line):
+            yield number, "g++ 12 warns at -O3 of \"...\" + std::string; use sentence(...) or append"
     if "#pragma once" not in lines:
         yield 1, "no #pragma once"
     for number, line in enumerate(lines, 1):
@@ -119,6 +122,8 @@ def self_test():
     yield "rejected a header with the guard", not list(guard_faults(f"#include <{GUARD}>\n#include <vector>\n"))
     yield "accepted a missing #pragma once", bool(list(header_faults(head + "#include <vector>\n")))
     yield "accepted a missing description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
+    added = good + 'auto text = (first ? "" : ", ") + name;\n'
+    yield "accepted a literal to which a string is added", bool(list(header_faults(added)))
     yield "accepted a slow include", bool(list(header_faults(good + "#include <iostream>\n")))
     root = {ROOT_HEADER: "#include <spar/a.hpp>\n", "include/spar/a.hpp": "#include <algorithm>\n"}
     yield "accepted <algorithm> in a header of every program", bool(list(algorithm_faults(root)))

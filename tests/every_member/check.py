@@ -23,7 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SOURCES = ["parts", "threads", "training", "decorated", "mpi"]
+SOURCES = ["parts", "fused", "threads", "training", "decorated", "mpi"]
 # Functions that no object file has.
 ALLOWED = {
     "accepts": "the compiler calls it",

@@ -27,7 +27,7 @@ inline thread_local std::string last_cuda_error;
 inline void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError(); // otherwise a later call that asks for the last error would find this one
-  last_cuda_error = std::string(call) + " failed: " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code);
+  last_cuda_error = sentence(call, " failed: ", cudaGetErrorName(code), ", ", cudaGetErrorString(code));
   raise<cuda_error>({last_cuda_error});
 }
 

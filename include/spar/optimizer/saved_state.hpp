@@ -35,7 +35,7 @@ std::string names_of(const Algorithm& algorithm) {
   std::string names;
   algorithm.options([&](std::string_view, const auto& value) {
     if constexpr (part<std::remove_cvref_t<decltype(value)>>) {
-      names += (names.empty() ? "" : ", ") + std::string(value.name);
+      names.append(names.empty() ? "" : ", ").append(value.name);
     }
   });
   return names.empty() ? std::string(Algorithm::name) : names;

@@ -134,7 +134,7 @@ struct call_view {
   constexpr const char* names[] = {"none",   "float",  "double", "int32",    "int64",
                                    "uint32", "uint64", "half",   "bfloat16", "bytes"};
   const auto number = static_cast<unsigned>(code);
-  if (are_rows(code)) return std::string("rows of ") + names[number - 32];
+  if (are_rows(code)) return sentence("rows of ", names[number - 32]);
   return number < sizeof(names) / sizeof(names[0]) ? names[number]
                                                    : sentence("a user-defined type (code ", number, ")");
 }

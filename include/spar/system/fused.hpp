@@ -40,7 +40,7 @@ class fused_prefix : public link {
   /// prefix `text`.
   fused_prefix(link& others, std::string_view text) : text_(text) {
     for (std::size_t number = 0; text.empty() && (number == 0 || is_in(others)); ++number)
-      text_ = "fused " + std::to_string(number);
+      text_ = sentence("fused ", number);
     if (!text.empty() && is_in(others)) {
       raise<invalid_argument>({"another fused_allreduce on this communicator has the name ", text_,
                                "; give each object a name of its own, or none"});
@@ -69,9 +69,9 @@ class fused_shape {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       hash_ = splitmix(hash_ ^ sizes[i]);
       if (sizes_.size() < 100)
-        sizes_ += (i > 0 ? "+" : "") + std::to_string(sizes[i]);
+        sizes_ += sentence(i > 0 ? "+" : "", sizes[i]);
       else if (i + 1 == sizes.size())
-        sizes_ += "+... of " + std::to_string(sizes.size());
+        sizes_ += sentence("+... of ", sizes.size());
     }
   }
   template <class F>
@@ -138,8 +138,7 @@ class fused_allreduce {
     const std::size_t room = std::max<std::size_t>(1, options.bucket_bytes / sizeof(T));
     for (const std::size_t size : sizes) {
       if (buckets_.empty() || buckets_.back().size + size > room) {
-        const std::string name = prefix_.text() + "/" + std::to_string(buckets_.size());
-        buckets_.push_back({name, tensors_.size(), 0, 0, {}});
+        buckets_.push_back({sentence(prefix_.text(), "/", buckets_.size()), tensors_.size(), 0, 0, {}});
       }
       bucket& b = buckets_.back();
       tensors_.push_back({buckets_.size() - 1, b.size, size, nullptr});
