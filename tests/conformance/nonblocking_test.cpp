@@ -3,6 +3,8 @@
 #include "support/ranks.hpp"
 #include "support/streams.hpp"
 
+#include <spar/system/partial_allreduce.hpp>
+
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,6 +14,7 @@
 #include <new>
 #include <numeric>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -188,6 +191,65 @@ TEST(nonblocking, handles_can_be_moved) {
     run(where, 4, moved_handle{&x});
     for (const auto& mine : x) ASSERT_EQ(mine, std::vector<float>(3000, 8.0F));
   }
+}
+
+/// Expects `invalid_argument` with these words.
+template <class F>
+void expect_invalid(F&& f, const char* words) {
+  try {
+    f();
+    ADD_FAILURE() << "no error: " << words;
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+  }
+}
+
+TEST(nonblocking, a_result_is_given_once) {
+  std::vector<input> inputs = contributions<float, index>(pattern::random, 2, 100, 1, exact_value<float>);
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    const auto mine = inputs[static_cast<std::size_t>(net.rank())].view();
+    const auto once = [](auto call) {
+      (void)call.wait();
+      EXPECT_TRUE(call.done());
+      expect_invalid([&] { (void)call.wait(); }, "was already taken");
+      (void)call.statistics();
+    };
+    once(spar::start_allreduce(net, mine));
+    once(spar::start_reduce(net, mine, 0));
+    once(spar::start_allgather(net, mine));
+    spar::topka<float> reduce{{.select = {.k = 2}}};
+    std::vector<float> x(100, 1.0F);
+    once(reduce.start_reduce(net, std::span<const float>(x)));
+    auto partial = spar::partial_allreduce<float>(net, x.size(), spar::everyone{});
+    once(partial.start(std::span(x)));
+    (void)partial.drain(std::span(x));
+    auto dense = spar::start_allreduce(net, x);
+    dense.wait();
+    dense.wait(); // a call without a result does nothing
+  });
+}
+
+TEST(nonblocking, a_moved_from_handle_ends_in_a_sentence) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    std::vector<float> x(100, 1.0F);
+    auto old = spar::start_allreduce(net, x);
+    auto call = std::move(old);
+    for (const bool ended : {false, true}) {
+      constexpr const char* words = "this handle has no call";
+      expect_invalid([&] { old.wait(); }, words);
+      expect_invalid([&] { (void)old.done(); }, words);
+      expect_invalid([&] { old.cancel(); }, words);
+      expect_invalid([&] { (void)old.statistics(); }, words);
+      expect_invalid([&] { (void)old.await_ready(); }, words);
+      if (!ended) call.wait();
+    }
+    auto last = std::move(call);
+    EXPECT_TRUE(last.done());
+    EXPECT_EQ(x[99], 2.0F);
+    const auto of_nothing = std::move(old); // may be moved and destroyed
+  });
 }
 
 TEST(nonblocking, more_than_the_tags_allow_at_once) {

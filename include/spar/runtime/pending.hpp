@@ -26,8 +26,9 @@ T run_until_done(Net& net, task<T> work) {
 
 /// The handle of a non-blocking call of a collective whose result has the type T, on the transport Net. Borrowed
 /// arguments must outlive the handle, whose destructor waits for the call. So must the transport: destroying a
-/// communicator that has a call in flight aborts the communicator, and the call ends in `peer_failed`. Get the result
-/// or the error of the call only once: by `wait()`, which blocks, or, in a coroutine, by `co_await std::move(handle)`.
+/// communicator that has a call in flight aborts the communicator, and the call ends in `peer_failed`. The result or
+/// the error of the call comes from `wait()`, which blocks, or, in a coroutine, from `co_await std::move(handle)`. A
+/// result other than `void` is moved out, so only the first of these gives it; a further one throws `invalid_argument`.
 /// The call makes progress whenever the program waits for, or polls, any call on the same transport, and while a
 /// progress_thread exists. With a progress_thread, coroutines cannot await the handle: `co_await` throws `error`.
 template <transport Net, class T>
@@ -40,9 +41,9 @@ class [[nodiscard]] pending_call {
     handle_.work = work_.coroutine();
     handle_.join_before(net.node().calls().handles());
   }
-  /// Takes over the call of `other`, which must not be used any more.
+  /// Takes over the call of `other`, which can then only be destroyed; all its other members throw `invalid_argument`.
   pending_call(pending_call&& other) noexcept : work_(std::move(other.work_)) {
-    handle_.net = other.handle_.net;
+    handle_.net = std::exchange(other.handle_.net, nullptr);
     handle_.call = std::exchange(other.handle_.call, nullptr);
     handle_.work = other.handle_.work;
     handle_.join_before(other.handle_);
@@ -50,7 +51,7 @@ class [[nodiscard]] pending_call {
   }
   pending_call& operator=(pending_call&&) = delete;
   ~pending_call() {
-    if (handle_.call == nullptr || handle_.net == nullptr) return;
+    if (handle_.net == nullptr) return;
     const detail::rank_lock lock(net().node().shared());
     work_.await_suspend(std::noop_coroutine()); // replaces any awaiting coroutine, which is being destroyed too
     try {
@@ -67,14 +68,14 @@ class [[nodiscard]] pending_call {
   /// Makes progress without blocking, and returns whether the call has ended. Errors of the call appear in `wait()`;
   /// `done` itself throws what `communicator_rank::progress` throws.
   [[nodiscard]] bool done() {
-    if (handle_.net == nullptr) return work_.done();
+    if (handle_.net == nullptr) return left_over().done();
     const detail::rank_lock lock(net().node().shared());
     if (!work_.done()) net().progress(false);
     return work_.done();
   }
   /// Waits until the call has ended, and returns its result. Throws the error of the call: see the \ref call_errors.
   T wait() {
-    if (handle_.net == nullptr) return work_.result();
+    if (handle_.net == nullptr) return left_over().result();
     const detail::rank_lock lock(net().node().shared());
     while (!work_.done()) net().progress(true);
     return work_.result();
@@ -82,17 +83,21 @@ class [[nodiscard]] pending_call {
   /// Cancels the call if the call has not ended. One rank alone cannot withdraw from a collective. Therefore `cancel`
   /// aborts the communicator: all calls in flight, on all ranks, end in `peer_failed`.
   void cancel() {
-    if (handle_.net == nullptr) return;
+    if (handle_.net == nullptr) return static_cast<void>(left_over());
     const detail::rank_lock lock(net().node().shared());
     if (!work_.done()) detail::abort_and_unwind(net(), "a call was cancelled");
   }
   /// Messages, bytes and seconds of this call. The numbers are complete once the call has ended, and not available any
   /// more, but 0, once the communicator is destroyed.
-  [[nodiscard]] const spar::statistics& statistics() const noexcept { return handle_.call->cost; }
+  [[nodiscard]] const spar::statistics& statistics() const {
+    if (handle_.call == nullptr) (void)left_over();
+    return handle_.call->cost;
+  }
 
   /// For `co_await`. Throws `error` if the communicator has a progress thread.
   [[nodiscard]] bool await_ready() const {
-    if (handle_.net != nullptr && net().node().shared() != nullptr) {
+    if (handle_.net == nullptr) return left_over().done();
+    if (net().node().shared() != nullptr) {
       raise<error>(
           {"a coroutine cannot await a collective on a communicator with a progress thread: call wait() instead"});
     }
@@ -103,6 +108,15 @@ class [[nodiscard]] pending_call {
 
  private:
   [[nodiscard]] Net& net() const noexcept { return *static_cast<Net*>(handle_.net); }
+  /// The work of a call whose communicator is destroyed. Throws if another handle has taken over the call.
+  [[gnu::cold]] const task<T>& left_over() const {
+    if (handle_.call == nullptr) {
+      raise<invalid_argument>({"this handle has no call, because another handle was constructed from it by std::move; "
+                               "use the other handle"});
+    }
+    return work_;
+  }
+  [[gnu::cold]] task<T>& left_over() { return const_cast<task<T>&>(std::as_const(*this).left_over()); }
 
   detail::call_handle handle_;
   task<T> work_;

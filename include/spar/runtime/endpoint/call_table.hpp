@@ -63,7 +63,7 @@ namespace detail {
 /// The part of the handle of a non-blocking call that the communicator can reach, so that the handle can outlive the
 /// communicator (see runtime/end_calls.hpp).
 struct call_handle : link {
-  void* net = nullptr;          // the transport of the call; null once the communicator is destroyed
+  void* net = nullptr;          // the transport of the call; null once it is destroyed, or if `call` is null
   call_record* call = nullptr;  // null if another handle has taken over the call
   std::coroutine_handle<> work; // the coroutine of the call
 };

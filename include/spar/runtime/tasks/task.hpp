@@ -3,6 +3,7 @@
 // scheduler of its rank resumes the task after each suspension.
 #pragma once
 
+#include <spar/core/error.hpp>
 #include <spar/runtime/tasks/call_error.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
 
@@ -135,6 +136,10 @@ class promise_base {
   void rethrow() const {
     if (error_) throw_error();
   }
+  [[noreturn, gnu::cold]] static void throw_taken() {
+    raise<invalid_argument>({"the result of this call was already taken; wait() or co_await gives it only once, so "
+                             "keep it in a variable"});
+  }
 
   /// Destroys the coroutine `self`, which may still be suspended.
   void end(std::coroutine_handle<> self) noexcept {
@@ -185,6 +190,7 @@ class promise : public promise_base {
   }
   T result() {
     rethrow();
+    if (std::exchange(taken_, true)) throw_taken();
     return std::move(value_);
   }
 
@@ -193,6 +199,7 @@ class promise : public promise_base {
     T value_; // constructed by `co_return`
   };
   bool has_value_ = false;
+  bool taken_ = false; // the value has been moved out
 };
 
 template <>
@@ -245,7 +252,8 @@ class [[nodiscard]] task {
 
   /// Throws the exception of a finished task, if there is one, and leaves a result in the task.
   void throw_error() const { coroutine_.promise().rethrow(); }
-  /// Returns the result of a finished task, or throws its exception. Call `result` only once.
+  /// Returns the result of a finished task, or throws its exception. A result other than `void` is moved out, so a
+  /// further call throws `invalid_argument`.
   T result() { return coroutine_.promise().result(); }
 
   [[nodiscard]] bool await_ready() const noexcept { return done(); }
