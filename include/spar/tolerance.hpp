@@ -114,7 +114,7 @@ template <element T = float, class Algorithm>
   static_assert(detail::is_unselected<composed_type>, "an error bound is known for compositions with the selector "
                                                       "everything on a flat topology: nothing bounds what a selector "
                                                       "leaves out");
-  detail::check_number({"the largest magnitude of an error bound"}, largest, detail::valid::magnitude);
+  detail::check_number(largest, detail::valid::magnitude, "the largest magnitude of an error bound");
   const auto its = detail::sum_bound<T, std::remove_const_t<decltype(composed.by)>>(composed.store, ranks);
   const double together = ranks * largest;
   const double error = its.relative * together + its.absolute;
@@ -135,7 +135,7 @@ template <element T = float, class Algorithm>
 /// the tolerance, because additions alone may round by more.
 template <element T = float, class Schedule = cheapest>
 [[nodiscard]] storage::named_codec codec_for(double tolerance, rank_t ranks, std::uint64_t n, const Schedule& = {}) {
-  detail::check_number({"the tolerance of a sum"}, tolerance, detail::valid::magnitude);
+  detail::check_number(tolerance, detail::valid::magnitude, "the tolerance of a sum");
   const auto bound = [&](const storage::named_codec& codec) {
     return detail::sum_bound<T, Schedule>(codec, ranks).relative;
   };

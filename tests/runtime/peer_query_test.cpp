@@ -140,8 +140,8 @@ TEST(inquiry, takes_the_first_of_a_question_and_an_answer_about_its_call) {
   using kind = spar::detail::call_note::kind;
   spar::thread_group group{2};
   spar::threads& net = group.rank(0);
-  spar::detail::peer_question asked{1, 7};
-  net.port().node().ask(&asked);
+  spar::endpoint& node = net.port().node();
+  const spar::detail::peer_question asked(node.question(), node.scheduler(), 1, 7);
   const auto arrives = [&](kind what, std::uint32_t sequence, const std::string& call) {
     spar::detail::call_note note;
     note.what = what;
@@ -155,7 +155,6 @@ TEST(inquiry, takes_the_first_of_a_question_and_an_answer_about_its_call) {
   EXPECT_FALSE(asked.answered);
   arrives(kind::differs, 7, "sum\nring");
   arrives(kind::answer, 7, "sum\nring");
-  net.port().node().ask(nullptr);
   EXPECT_TRUE(asked.answered);
   EXPECT_EQ(asked.answer.view().substr(sizeof(spar::detail::call_note)), "sum\nring");
 }

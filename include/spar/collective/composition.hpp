@@ -143,7 +143,7 @@ struct composition {
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
     if constexpr (selects_entries) {
       if (op.template neutral<T>() != T{}) {
-        raise<invalid_argument>({"the neutral element of the operation ", std::string(Op::name),
+        raise<invalid_argument>({"the neutral element of the operation ", Op::name,
                                  " is not zero, but selectors omit zeros: use an operation whose neutral element is "
                                  "zero, such as sum, or the "
                                  "selector everything"});
@@ -164,7 +164,7 @@ struct composition {
     if constexpr (!selects_entries && !reduces<Net, std::span<T>, Op, Storage, T>) {
       if (n > std::numeric_limits<std::uint32_t>::max()) {
         raise<invalid_argument>(
-            {"the vector has ", n, " values, but the schedule ", std::string(name),
+            {"the vector has ", n, " values, but the schedule ", name,
              " sends dense values as a stream with 32-bit indices; expected at most 4294967295 values"});
       }
     }

@@ -5,7 +5,6 @@
 #include <spar/core/error.hpp>
 #include <spar/core/non_finite.hpp>
 
-#include <initializer_list>
 #include <limits>
 
 namespace spar::detail {
@@ -36,8 +35,9 @@ inline constexpr number_range bandwidth{std::numeric_limits<double>::min(), grea
 } // namespace valid
 
 /// Throws `invalid_argument` if `x` is not in `range`: "`what` is `x`; expected ...".
-inline void check_number(std::initializer_list<sentence_part> what, double x, const number_range& range) {
-  if (!range.contains(x)) raise<invalid_argument>({join_sentence(what), " is ", x, "; expected ", range.text});
+template <class... What>
+void check_number(double x, const number_range& range, What... what) {
+  if (!range.contains(x)) raise<invalid_argument>({what..., " is ", x, "; expected ", range.text});
 }
 
 } // namespace spar::detail

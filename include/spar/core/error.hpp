@@ -6,75 +6,146 @@
 #include <spar/core/compiler.hpp>
 
 #include <concepts>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdio>
-#include <initializer_list>
+#include <cstdlib>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace spar {
 
 namespace detail {
 
-/// A part of an error message: a text or a number. Formats numbers with `snprintf` to keep compile times short: most
-/// functions of spar contain error messages, and every user compiles these functions.
-class sentence_part {
- public:
-  sentence_part(const char* text) noexcept : kind_(kind::text), text_(text) {}
-  sentence_part(const std::string& text) noexcept : kind_(kind::text), text_(text.c_str()) {}
-  sentence_part(double x) noexcept : kind_(kind::real), real_(x) {}
-  template <std::signed_integral Number>
-  sentence_part(Number x) noexcept : kind_(kind::signed_number), signed_(x) {}
-  template <std::unsigned_integral Number>
-  sentence_part(Number x) noexcept : kind_(kind::number), number_(x) {}
+/// The letter by which `write_parts` recognizes a part of the type Part.
+template <class Part>
+consteval char kind_of_part() {
+  if constexpr (std::same_as<Part, float> || std::same_as<Part, double>) {
+    return 'd';
+  } else if constexpr (std::integral<Part>) {
+    if (sizeof(Part) > sizeof(int)) return std::signed_integral<Part> ? 'l' : 'm';
+    return std::signed_integral<Part> ? 'i' : 'u';
+  } else if constexpr (std::same_as<Part, std::string_view>) {
+    return 'v';
+  } else {
+    static_assert(std::convertible_to<Part, const char*> || std::same_as<Part, std::string>,
+                  "a part of a sentence is a number, a text that ends with a zero, a std::string or a "
+                  "std::string_view");
+    return 't';
+  }
+}
+template <class... Parts>
+inline constexpr char kinds_of_parts[] = {kind_of_part<Parts>()..., '\0'};
 
-  /// Writes the part to `to`, truncated to `room` characters including the terminating zero. Returns the length of the
-  /// whole part in characters.
-  [[nodiscard]] int write(char* to, std::size_t room) const noexcept {
-    switch (kind_) {
-    case kind::text:
-      return std::snprintf(to, room, "%s", text_);
-    case kind::real:
-      return std::snprintf(to, room, "%g", real_);
-    case kind::signed_number:
-      return std::snprintf(to, room, "%lld", signed_);
-    default:
-      return std::snprintf(to, room, "%llu", number_);
+/// Writes the parts of a sentence to `to`, truncated to `room` characters including the terminating zero. Returns the
+/// length of the whole sentence. `kinds` has one letter for each part. Numbers and texts arrive as variadic arguments
+/// of C: most functions of spar contain error messages, which every user compiles, and each part costs the compiler one
+/// argument in place of an object.
+[[gnu::cold]] inline std::size_t write_parts(char* to, std::size_t room, const char* kinds, va_list parts) noexcept {
+  std::size_t size = 0;
+  for (; *kinds != '\0'; ++kinds) {
+    const auto print = [&](auto... what) {
+      const bool fits = size < room;
+      size += static_cast<std::size_t>(std::snprintf(fits ? to + size : nullptr, fits ? room - size : 0, what...));
+    };
+    if (*kinds == 't') {
+      print("%s", va_arg(parts, const char*));
+    } else if (*kinds == 'v') {
+      const auto* const text = va_arg(parts, const std::string_view*);
+      print("%.*s", static_cast<int>(text->size()), text->data());
+    } else if (*kinds == 'd') {
+      print("%g", va_arg(parts, double));
+    } else if (*kinds == 'i') {
+      print("%d", va_arg(parts, int));
+    } else if (*kinds == 'u') {
+      print("%u", va_arg(parts, unsigned));
+    } else if (*kinds == 'l') {
+      print("%lld", va_arg(parts, long long));
+    } else {
+      print("%llu", va_arg(parts, unsigned long long));
     }
   }
+  return size;
+}
 
- private:
-  enum class kind { text, real, signed_number, number } kind_;
-  union {
-    const char* text_;
-    double real_;
-    long long signed_;
-    unsigned long long number_;
-  };
-};
-
-[[gnu::cold]] inline std::string join_sentence(std::initializer_list<sentence_part> parts) {
-  std::size_t length = 0;
-  for (const sentence_part& p : parts) length += static_cast<std::size_t>(p.write(nullptr, 0));
-  std::string all(length, '\0'); // `snprintf` ends the last part with a zero, at all[length]
-  char* to = all.data();
-  for (const sentence_part& p : parts) to += p.write(to, static_cast<std::size_t>(all.data() + length + 1 - to));
+/// Joins the parts of a sentence in memory that the caller must free.
+[[nodiscard, gnu::cold]] inline char* join_parts(const char* kinds, ...) {
+  va_list parts, again;
+  va_start(parts, kinds);
+  va_copy(again, parts);
+  const std::size_t room = write_parts(nullptr, 0, kinds, parts) + 1;
+  auto* const all = static_cast<char*>(std::malloc(room));
+  if (all != nullptr) write_parts(all, room, kinds, again);
+  va_end(again);
+  va_end(parts);
+  if (all == nullptr) throw std::bad_alloc();
   return all;
 }
 
-} // namespace detail
-
-/// Joins texts and numbers, the `parts`, into one string, such as an error message.
-template <class... Parts>
-std::string sentence(const Parts&... parts) {
-  return detail::join_sentence({detail::sentence_part(parts)...});
+/// Returns what is passed for `part` to a function with variadic arguments, which objects of classes cannot be.
+template <class Part>
+auto as_argument(const Part& part) noexcept {
+  if constexpr (std::same_as<Part, std::string>)
+    return part.c_str();
+  else if constexpr (std::same_as<Part, std::string_view>)
+    return &part;
+  else
+    return part;
 }
 
-/// Throws an exception of type `Error` whose message consists of `parts`, which are texts and numbers. This is a
-/// separate function to keep the code at the many call sites small.
+/// A sentence that is joined from its parts, for `raise`, which frees the memory. Without a destructor, the code at the
+/// many call sites of `raise` is small.
+struct raised_sentence {
+  template <class... Parts>
+  raised_sentence(Parts... parts) {
+    if constexpr ((std::is_class_v<Parts> || ...))
+      text = join_parts(kinds_of_parts<Parts...>, as_argument(parts)...);
+    else
+      text = join_parts(kinds_of_parts<Parts...>, parts...);
+  }
+
+  char* text;
+};
+
+/// A text that is joined from parts. Used instead of std::string to keep compile times short: in C++20, each program
+/// compiles the code of std::string anew.
+class joined_text {
+ public:
+  explicit joined_text(raised_sentence its) noexcept : text_(its.text) {}
+  template <class... Parts>
+  joined_text(Parts... parts) : joined_text(raised_sentence(parts...)) {}
+  joined_text(const joined_text&) = delete;
+  [[gnu::cold]] ~joined_text() { std::free(text_); }
+
+  template <class... Parts>
+  void add(Parts... parts) {
+    std::free(std::exchange(text_, raised_sentence(text_, parts...).text));
+  }
+  [[nodiscard]] const char* c_str() const noexcept { return text_; }
+
+ private:
+  char* text_;
+};
+
+} // namespace detail
+
+/// Joins the `parts` into one string, such as an error message. A part is a number, a text that ends with a zero, a
+/// std::string or a std::string_view.
+template <class... Parts>
+std::string sentence(Parts... parts) {
+  return detail::joined_text(parts...).c_str();
+}
+
+/// Throws an exception of type `Error` whose message is `sentence`, a list in braces of texts and numbers: see
+/// `sentence`.
 template <class Error>
-[[noreturn, gnu::cold]] void raise(std::initializer_list<detail::sentence_part> parts) {
-  throw Error(detail::join_sentence(parts));
+[[noreturn, gnu::cold]] void raise(detail::raised_sentence sentence) {
+  const detail::joined_text text(sentence);
+  throw Error(text.c_str());
 }
 
 /// Base class of all exception types that spar defines.

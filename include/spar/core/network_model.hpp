@@ -36,7 +36,7 @@ namespace detail {
       {"gamma_coded", network.gamma_coded},
       {"alpha_shared", network.alpha_shared},
   };
-  for (const auto& [name, x] : parameters) check_number({name, " of ", what}, x, valid::duration);
+  for (const auto& [name, x] : parameters) check_number(x, valid::duration, name, " of ", what);
 }
 
 } // namespace detail

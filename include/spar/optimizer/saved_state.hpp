@@ -163,8 +163,8 @@ saved_state<T> from_bytes(std::span<const std::byte> saved) {
                              " bytes is damaged: its magic number, its reserved bytes or its checksum is wrong"});
   }
   if (head.element != code_of<T>)
-    raise<invalid_argument>({"the saved residual has values of type ", name_of(head.element),
-                             ", but the type of this reducer's values is ", name_of(code_of<T>)});
+    raise<invalid_argument>({"the saved residual has values of type ", name_of(head.element).c_str(),
+                             ", but the type of this reducer's values is ", name_of(code_of<T>).c_str()});
   if (head.width != width_of<T>)
     raise<invalid_argument>(
         {"the saved residual has rows of ", head.width, " values, but this reducer has rows of ", width_of<T>});

@@ -59,7 +59,7 @@ using value_of = typename decltype(std::span(std::declval<Values&>()))::element_
 template <element T>
   requires is_floating<component_of<T>>
 void scale_gradient(std::span<const T> weights, std::span<T> gradient, component_of<T> rate) {
-  check_number({"the learning rate"}, static_cast<double>(rate), valid::finite);
+  check_number(static_cast<double>(rate), valid::finite, "the learning rate");
   check_host_memory(weights, gradient);
   if (weights.size() != gradient.size()) {
     raise<invalid_argument>({"there are ", weights.size(), " weights, but the gradient has length ", gradient.size()});

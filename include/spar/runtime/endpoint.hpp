@@ -37,13 +37,7 @@ namespace spar {
 
 namespace detail {
 
-/// A question of this rank to `peer` about the peer's call, and the answer once the peer has sent one.
-struct peer_question {
-  rank_t peer;
-  std::uint64_t sequence; // number of the call
-  bool answered = false;
-  bounded_text answer{};
-};
+struct peer_question;
 
 /// A message that has arrived and that no receive has taken. `head` is null if there is none.
 struct unreceived_message {
@@ -63,7 +57,7 @@ class endpoint {
   /// `size` is less than 1.
   endpoint(rank_t rank, rank_t size, const pool_owner& memory)
       : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_), failure_(rank) {
-    detail::check_number({"the size of a communicator"}, size, {1, detail::valid::greatest, "at least one rank"});
+    detail::check_number(size, {1, detail::valid::greatest, "at least one rank"}, "the size of a communicator");
   }
   endpoint(const endpoint&) = delete;
   ~endpoint() { memory().release(); }
@@ -145,8 +139,8 @@ class endpoint {
   [[nodiscard]] detail::call_name& name_call(named which) {
     detail::call_name& name = names_.find(which.text);
     if (name.in_flight && !dead()) {
-      raise<invalid_argument>(
-          {"cannot start the collective named ", name.text, ": the previous call with this name has not ended"});
+      raise<invalid_argument>({"cannot start the collective named ", name.text.c_str(),
+                               ": the previous call with this name has not ended"});
     }
     name.begin(true, 0, -1);
     return name;
@@ -172,7 +166,7 @@ class endpoint {
   /// `timeout`. Without an argument, the deadline is infinite. The initial deadline is 600 s. A wait begins when this
   /// rank first checks for the message. Throws `invalid_argument` if `seconds` is negative or NaN.
   void set_deadline(double seconds = std::numeric_limits<double>::infinity()) {
-    detail::check_number({"the deadline"}, seconds, detail::valid::time_limit);
+    detail::check_number(seconds, detail::valid::time_limit, "the deadline");
     const detail::rank_lock lock(rank_mutex_);
     waits_.set_deadline(seconds);
   }
@@ -254,15 +248,11 @@ class endpoint {
 
   // Queries to peers about their calls: see runtime/peer_query.hpp.
 
-  /// The question whose answer this rank awaits from a peer; null if this rank awaits no answer.
-  [[nodiscard]] detail::peer_question* question() const noexcept { return question_; }
-  /// Sets the question to `what`; null if this rank awaits no answer any more.
-  void ask(detail::peer_question* what) noexcept { question_ = what; }
+  /// The question about a call whose answer this rank awaits from a peer; null if there is none.
+  [[nodiscard]] detail::peer_question*& question() noexcept { return question_; }
   /// The question for what a peer waits, whose answer this rank awaits; null if there is none: see
   /// runtime/wait_errors.hpp.
-  [[nodiscard]] detail::peer_question* wait_question() const noexcept { return wait_question_; }
-  /// Sets the question for what a peer waits; null if this rank awaits no answer any more.
-  void ask_for_wait(detail::peer_question* what) noexcept { wait_question_ = what; }
+  [[nodiscard]] detail::peer_question*& wait_question() noexcept { return wait_question_; }
   /// The error of an operation that this rank has awaited in vain; null if there is none.
   [[nodiscard]] const std::exception_ptr& wait_error() const noexcept { return wait_error_; }
   /// Sets `wait_error()` to `why`.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
+#include <spar/runtime/peer_question.hpp>
 #include <spar/runtime/signature.hpp>
 #include <spar/runtime/tasks/operation_record.hpp>
 #include <spar/runtime/transport_concept.hpp>
@@ -16,8 +17,6 @@
 #include <cstring>
 #include <exception>
 #include <string_view>
-
-#include <sched.h>
 
 namespace spar::detail {
 
@@ -136,26 +135,17 @@ template <transport Net>
 [[gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
   endpoint& node = net.node();
   if (endpoint* const other = node.neighbour(peer)) return view_of(*other, sequence);
-  peer_question asked{peer, sequence};
-  const scheduler::pause none_resumed(node.scheduler());
-  const struct asking {
-    asking(endpoint& its, peer_question* what) : node(&its) { node->ask(what); }
-    asking(const asking&) = delete;
-    ~asking() { node->ask(nullptr); }
-    endpoint* node;
-  } until_here(node, &asked);
+  peer_question asked(node.question(), node.scheduler(), peer, sequence);
   send_call_note(net, call_note::kind::differs, sequence, peer);
-  for (const double end = net.now() + 1; !asked.answered && !node.dead() && net.now() < end; sched_yield()) {
-    net.progress(false);
-  }
+  asked.await(net, 1);
   if (!asked.answered && node.dead()) node.failure().raise_peer_failed();
   call_note note;
   return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
 }
 
 /// Describes a call before the one that fails, as a part of an error message.
-[[gnu::cold]] inline std::string in_ended_call(std::uint64_t sequence) {
-  return sentence(" in collective ", sequence % max_in_flight, ", which has ended");
+[[gnu::cold]] inline joined_text in_ended_call(std::uint64_t sequence) {
+  return {" in collective ", sequence % max_in_flight, ", which has ended"};
 }
 
 /// Throws `mismatch` because the ranks have made other calls before the call with the number `sequence`, but no rank
@@ -199,8 +189,8 @@ template <transport Net>
   if (!theirs.known()) check_fields(h, peer, ours, rank);
   if (h.digest == ours.digest) { // the calls are equal, so the message belongs to another phase of the call
     raise<mismatch>({"ranks disagree on the phase of ", own.algorithm.c_str(), ": rank ", peer,
-                     " has sent a message of ", name_of(h.element), ", rank ", rank, " expects ", name_of(ours.element),
-                     "; their plans or states differ"});
+                     " has sent a message of ", name_of(h.element).c_str(), ", rank ", rank, " expects ",
+                     name_of(ours.element).c_str(), "; their plans or states differ"});
   }
   own.agreed.digest = expected.digest; // covers the chosen algorithm; the digest in the peer's answer does not
   theirs.agreed.digest = h.digest ^ own.history;
@@ -212,8 +202,13 @@ template <transport Net>
 template <transport Net>
 [[noreturn, gnu::cold]] void throw_left_over(Net& net, const call_record& call, rank_t source) {
   const rank_t rank = net.node().rank();
-  const std::string where = sentence(" in collective ", call.sequence % max_in_flight, ", in which rank ", rank,
-                                     " has not received a message that rank ", source, " has sent");
+  const joined_text where{" in collective ",
+                          call.sequence % max_in_flight,
+                          ", in which rank ",
+                          rank,
+                          " has not received a message that rank ",
+                          source,
+                          " has sent"};
   const call_view own = view_of(call, call.agreed, rank, call.describe);
   const call_view theirs = query_peer_call(net, call.sequence, source);
   if (theirs.known() && theirs.history != own.history) throw_earlier_mismatch(net, theirs, own, call.sequence);

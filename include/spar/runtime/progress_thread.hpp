@@ -46,8 +46,8 @@ class progress_thread {
   explicit progress_thread(Net& of, const progress_options& options = {})
       : net_(&detail::port_of(of)), options_(options) {
     auto& net = *net_;
-    detail::check_number({"`idle` of progress_options"}, options.idle, detail::valid::time_limit);
-    detail::check_number({"`pause` of progress_options"}, options.pause, {0, 60, "0 to 60 seconds"});
+    detail::check_number(options.idle, detail::valid::time_limit, "`idle` of progress_options");
+    detail::check_number(options.pause, {0, 60, "0 to 60 seconds"}, "`pause` of progress_options");
     if (net.node().shared() != nullptr)
       raise<invalid_argument>({"rank ", net.rank(), " already has a progress thread"});
     net.share();

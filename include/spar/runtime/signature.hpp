@@ -111,38 +111,32 @@ struct call_view {
   call_view own{rank, agreed, call.history};
   const bool named = agreed.form != nullptr;
   own.operation.add(named ? agreed.form->operation : "an unnamed operation");
-  if (named && agreed.form->width != 0) {
-    own.operation.add(" of rows of ");
-    own.operation.add_part(agreed.form->width);
-    own.operation.add(" values");
-  }
+  if (named && agreed.form->width != 0) own.operation.add_parts(" of rows of ", agreed.form->width, " values");
   if (describe.write != nullptr) {
     describe.write(describe.object, own.algorithm);
   } else {
     own.algorithm.add(named ? agreed.form->algorithm : "an unnamed algorithm");
-    if (agreed.root >= 0) own.algorithm.add("(root="), own.algorithm.add_part(agreed.root), own.algorithm.add(")");
+    if (agreed.root >= 0) own.algorithm.add_parts("(root=", agreed.root, ")");
   }
-  if (!call.chosen.empty()) {
-    own.algorithm.add(", which runs ");
-    own.algorithm.add(call.chosen);
-  }
+  if (!call.chosen.empty()) own.algorithm.add(", which runs "), own.algorithm.add(call.chosen);
   if (named && agreed.form->dense) own.algorithm.add(" of dense values");
   return own;
 }
 
-[[gnu::cold]] inline std::string name_of(element_code code) {
+[[gnu::cold]] inline joined_text name_of(element_code code) {
   constexpr const char* names[] = {"none",   "float",  "double", "int32",    "int64",
                                    "uint32", "uint64", "half",   "bfloat16", "bytes"};
   const auto number = static_cast<unsigned>(code);
-  if (are_rows(code)) return sentence("rows of ", names[number - 32]);
-  return number < sizeof(names) / sizeof(names[0]) ? names[number]
-                                                   : sentence("a user-defined type (code ", number, ")");
+  if (are_rows(code)) return {"rows of ", names[number - 32]};
+  if (number < sizeof(names) / sizeof(names[0])) return {names[number]};
+  return {"a user-defined type (code ", number, ")"};
 }
 
 /// Throws `mismatch` with a message that names the property `what`, in which the ranks differ, and gives the values of
 /// both ranks. `where` says in which collective, unless it is the one that fails.
-[[noreturn, gnu::cold]] inline void throw_mismatch(const char* what, rank_t peer, sentence_part theirs, rank_t rank,
-                                                   sentence_part own, const char* where = "") {
+template <class Value>
+[[noreturn, gnu::cold]] void throw_mismatch(const char* what, rank_t peer, Value theirs, rank_t rank, Value own,
+                                            const char* where = "") {
   raise<mismatch>({"ranks disagree on ", what, where, ": rank ", peer, " has ", theirs, ", rank ", rank, " has ", own});
 }
 
@@ -164,13 +158,14 @@ struct call_view {
 /// describe its call: messages of other phases of the same call may have other elements.
 [[gnu::cold]] inline void check_fields(const header& h, rank_t peer, const header& ours, rank_t rank) {
   if (h.element != ours.element) {
-    throw_mismatch("the element type", peer, name_of(h.element), rank, name_of(ours.element));
+    throw_mismatch("the element type", peer, name_of(h.element).c_str(), rank, name_of(ours.element).c_str());
   }
   // Two vectors of rows may have different dimensions because their rows have different widths.
   if (h.dimension != header::unknown_dimension && h.dimension != ours.dimension && !are_rows(h.element)) {
     throw_mismatch("the dimension n", peer, h.dimension, rank, ours.dimension);
   }
-  if (h.index != ours.index) throw_mismatch("the index type", peer, name_of(h.index), rank, name_of(ours.index));
+  if (h.index != ours.index)
+    throw_mismatch("the index type", peer, name_of(h.index).c_str(), rank, name_of(ours.index).c_str());
 }
 
 /// Throws `mismatch` with a message that names the difference between two calls whose digests differ. `where` says in
@@ -184,20 +179,20 @@ struct call_view {
                      ", n = ", own.agreed.dimension, "; rank ", theirs.rank,
                      " differs, but did not report its values: it has left the call or did not answer within 1 s"});
   }
-  const auto differ = [&](const char* what, sentence_part its, sentence_part ours) {
+  const auto differ = [&](const char* what, auto its, auto ours) {
     throw_mismatch(what, theirs.rank, its, own.rank, ours, where);
   };
   constexpr element_code no_values{}; // the type of a call without values, such as a barrier
   const bool have_values = theirs.agreed.element != no_values && own.agreed.element != no_values;
   if (have_values && theirs.agreed.element != own.agreed.element)
-    differ("the element type", name_of(theirs.agreed.element), name_of(own.agreed.element));
+    differ("the element type", name_of(theirs.agreed.element).c_str(), name_of(own.agreed.element).c_str());
   const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();
   if (same_algorithm && theirs.operation.view() != own.operation.view())
     differ("the operation", theirs.operation.c_str(), own.operation.c_str());
   if (have_values && theirs.agreed.dimension != own.agreed.dimension)
     differ("the dimension n", theirs.agreed.dimension, own.agreed.dimension);
   if (have_values && theirs.agreed.index != own.agreed.index)
-    differ("the index type", name_of(theirs.agreed.index), name_of(own.agreed.index));
+    differ("the index type", name_of(theirs.agreed.index).c_str(), name_of(own.agreed.index).c_str());
   if (!same_algorithm) {
     const option_difference between(theirs.algorithm.c_str(), own.algorithm.c_str());
     differ(between.of_values() ? "the algorithm's options" : "the algorithm", between.theirs(), between.own());

@@ -41,7 +41,7 @@ constexpr std::uint64_t compared_k(std::uint64_t k) noexcept { return k == unset
 /// integer, but at least 1 unless n is 0. Throws `invalid_argument` if neither k nor the density is set, if both are
 /// nonzero, if k exceeds n, or if the density is not in [0, 1].
 inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
-  spar::detail::check_number({"the selector's density"}, density, spar::detail::valid::share);
+  spar::detail::check_number(density, spar::detail::valid::share, "the selector's density");
   if (k == unset) {
     if (density == 0)
       raise<invalid_argument>({"the selector has neither k nor a density; expected one of them, such as .density = "

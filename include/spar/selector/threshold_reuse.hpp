@@ -62,7 +62,7 @@ struct threshold_reuse {
     (void)detail::amount(k, density, n);
     check_threads(threads);
     if (period == 0) raise<invalid_argument>({"the selector's period is 0 calls; expected at least 1"});
-    spar::detail::check_number({"the selector's epsilon"}, epsilon, {0, 1 - 0x1p-53, "a value in [0, 1)"});
+    spar::detail::check_number(epsilon, {0, 1 - 0x1p-53, "a value in [0, 1)"}, "the selector's epsilon");
   }
 
   /// Returns the number of entries that a call selects out of n, with the tolerance `epsilon`. A schedule that keeps

@@ -76,8 +76,8 @@ template <class T, class Codec>
 void check_room(const Codec& codec, std::size_t values, std::size_t bytes) {
   const std::size_t expected = codec.template encoded_bytes<T>(values);
   if (bytes >= expected) return;
-  raise<invalid_argument>({"the encoding of ", values, " values by the storage ", std::string(Codec::name), " needs ",
-                           expected, " bytes, but the buffer has ", bytes});
+  raise<invalid_argument>({"the encoding of ", values, " values by the storage ", Codec::name, " needs ", expected,
+                           " bytes, but the buffer has ", bytes});
 }
 
 } // namespace detail

@@ -106,7 +106,7 @@ class named_codec {
       }
     }
     raise<invalid_argument>(
-        {"unknown codec '", std::string(which), "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8 or zfp:RATE"});
+        {"unknown codec '", which, "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8 or zfp:RATE"});
   }
 
   template <class T, class Result, class F, class Codec>

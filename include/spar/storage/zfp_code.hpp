@@ -164,7 +164,7 @@ struct zfp {
 
  private:
   void check_options() const {
-    spar::detail::check_number({"the zfp rate"}, rate, {4, 32, "a rate in [4, 32] bits per value"});
+    spar::detail::check_number(rate, {4, 32, "a rate in [4, 32] bits per value"}, "the zfp rate");
     check_threads(threads);
   }
 };

@@ -171,8 +171,8 @@ class tree {
   }
 
   static void check_link(const tree_link& link, const std::string& place, const char* has) {
-    detail::check_number({place, has, " whose bandwidth"}, link.bandwidth, detail::valid::bandwidth);
-    detail::check_number({place, has, " whose latency"}, link.latency, detail::valid::duration);
+    detail::check_number(link.bandwidth, detail::valid::bandwidth, place, has, " whose bandwidth");
+    detail::check_number(link.latency, detail::valid::duration, place, has, " whose latency");
   }
 
   void check_ranks() const {

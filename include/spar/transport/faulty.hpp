@@ -98,7 +98,7 @@ class faulty_port : public decorated_port<Net> {
   using decorated_port<Net>::node;
 
   faulty_port(Net& net, std::vector<fault> plan) : decorated_port<Net>(net), plan_(std::move(plan)) {
-    for (const fault& f : plan_) detail::check_number({"`seconds` of a fault"}, f.seconds, detail::valid::time_limit);
+    for (const fault& f : plan_) detail::check_number(f.seconds, detail::valid::time_limit, "`seconds` of a fault");
     if constexpr (has_alarm) {
       net.on_alarm([](void* self) { static_cast<faulty_port*>(self)->release(); }, this);
     }

@@ -72,7 +72,7 @@ class simulator {
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
   /// The rank `r`, from 0 to size() - 1. Throws `invalid_argument` for any other `r`.
   [[nodiscard]] sim& rank(rank_t r) {
-    detail::check_number({"the rank"}, r, {0, static_cast<double>(size() - 1), "0 to size() - 1"});
+    detail::check_number(r, {0, static_cast<double>(size() - 1), "0 to size() - 1"}, "the rank");
     return ranks_[static_cast<std::size_t>(r)];
   }
   /// The options with which the simulator was created.

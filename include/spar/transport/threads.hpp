@@ -241,7 +241,7 @@ class thread_group {
   /// Creates `size` ranks with these `options`. Throws `invalid_argument` if `size` is less than 1.
   [[gnu::cold]] explicit thread_group(rank_t size, const thread_options& options = {})
       : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
-    detail::check_number({"the size of a thread_group"}, size, {1, detail::valid::greatest, "at least one rank"});
+    detail::check_number(size, {1, detail::valid::greatest, "at least one rank"}, "the size of a thread_group");
     for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
   }
   thread_group(const thread_group&) = delete;
@@ -251,7 +251,7 @@ class thread_group {
   [[nodiscard]] rank_t size() const noexcept { return static_cast<rank_t>(ranks_.size()); }
   /// The rank `r`, from 0 to size() - 1. Throws `invalid_argument` for any other `r`.
   [[nodiscard]] threads& rank(rank_t r) {
-    detail::check_number({"the rank"}, r, {0, static_cast<double>(size() - 1), "0 to size() - 1"});
+    detail::check_number(r, {0, static_cast<double>(size() - 1), "0 to size() - 1"}, "the rank");
     return ranks_[static_cast<std::size_t>(r)];
   }
 
@@ -298,7 +298,7 @@ class thread_group {
   /// Throws the error of another `run` after `first_error_`.
   [[noreturn, gnu::cold]] void refuse() const {
     raise<invalid_argument>({"this thread_group has failed, and cannot run again; construct another one. Its error: ",
-                             std::string(detail::message_of(first_error_).view())});
+                             detail::message_of(first_error_).c_str()});
   }
 
   /// Records the error `why` of the rank `net` and aborts, so that the other ranks do not wait for `net`.

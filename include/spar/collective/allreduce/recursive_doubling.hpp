@@ -55,8 +55,8 @@ struct recursive_doubling {
   /// Throws `invalid_argument` if `piece` is 0, if `dense_from` is negative or NaN, or if `parts` is not in [1, 8].
   void validate(std::uint64_t) const {
     detail::check_piece(piece);
-    detail::check_number({"recursive_doubling: the option dense_from"}, dense_from,
-                         {0, detail::valid::infinity, "0 or more"});
+    detail::check_number(dense_from, {0, detail::valid::infinity, "0 or more"},
+                         "recursive_doubling: the option dense_from");
     if (parts < 1 || parts > max_lanes)
       raise<invalid_argument>({"recursive_doubling: the option parts is ", parts, "; expected 1 to ", max_lanes});
   }

@@ -103,7 +103,7 @@ class block_coder {
     const std::size_t expected = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
     if (came.count != values || bytes != expected) {
       raise<corrupt_message>({"a block of ", came.count, " values in ", bytes, " bytes arrived; expected ", values,
-                              " values in ", expected, " bytes with the storage ", std::string(Codec::name)});
+                              " values in ", expected, " bytes with the storage ", Codec::name});
     }
     return came;
   }
@@ -187,8 +187,8 @@ class block_coder {
     co_return payload{wire_format::encoded, values.size(), {std::span<const std::byte>(out)}};
   }
   [[noreturn, gnu::cold]] void refuse(std::size_t values, std::uint64_t first) const {
-    raise<invalid_argument>({"the storage ", std::string(Codec::name), " cannot encode some of the ", values,
-                             " values from index ", first,
+    raise<invalid_argument>({"the storage ", Codec::name, " cannot encode some of the ", values, " values from index ",
+                             first,
                              " on, and this schedule cannot send a block unencoded: use another storage or schedule"});
   }
   template <element T>

@@ -119,7 +119,7 @@ template <class Value>
 void detail::option_text::operator()(const option_name& name, const Value& value) {
   label(name.text);
   if constexpr (std::is_arithmetic_v<Value>)
-    to_->add_part(value);
+    to_->add_parts(value);
   else if constexpr (std::convertible_to<const Value&, std::string_view>)
     to_->add(value);
   else

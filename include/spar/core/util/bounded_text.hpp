@@ -6,10 +6,12 @@
 #include <spar/core/util/algobase.hpp>
 
 #include <array>
+#include <cstdarg>
 #include <cstddef>
 #include <cstring>
 #include <exception>
 #include <string_view>
+#include <type_traits>
 
 namespace spar {
 
@@ -35,9 +37,10 @@ class bounded_text {
     std::memcpy(text_.data() + size_, more.data(), fits);
     shrink(size_ + fits);
   }
-  [[gnu::cold]] void add_part(const sentence_part& more) noexcept {
-    const int length = more.write(text_.data() + size_, max_text_length + 1 - size_);
-    shrink(std::min(size_ + static_cast<std::size_t>(length), max_text_length));
+  template <class... Parts>
+  void add_parts(Parts... parts) noexcept {
+    static_assert(!(std::is_class_v<Parts> || ...), "only numbers and texts that end with a zero");
+    add_all(kinds_of_parts<Parts...>, parts...);
   }
   void shrink(std::size_t size) noexcept {
     size_ = size;
@@ -45,6 +48,14 @@ class bounded_text {
   }
 
  private:
+  [[gnu::cold]] void add_all(const char* kinds, ...) noexcept {
+    va_list parts;
+    va_start(parts, kinds);
+    size_ =
+        std::min(size_ + write_parts(text_.data() + size_, max_text_length + 1 - size_, kinds, parts), max_text_length);
+    va_end(parts);
+  }
+
   std::size_t size_ = 0;
   std::array<char, max_text_length + 1> text_{};
 };

@@ -17,7 +17,7 @@ inline constexpr int max_threads = 256;
 /// Throws `invalid_argument` if `threads` is not in [1, max_threads].
 inline void check_threads(int threads) {
   static_assert(max_threads == 256);
-  detail::check_number({"the number of threads"}, threads, {1, max_threads, "a number in [1, 256]"});
+  detail::check_number(threads, {1, max_threads, "a number in [1, 256]"}, "the number of threads");
 }
 
 namespace detail {

@@ -60,8 +60,8 @@ class call_names {
     call_name& name = find(fnv1a(text));
     if (name.text.empty()) name.text = text;
     if (name.text != text) {
-      raise<invalid_argument>({"the names ", name.text, " and ", std::string(text),
-                               " have the same hash: rename one of these collectives"});
+      raise<invalid_argument>(
+          {"the names ", name.text.c_str(), " and ", text, " have the same hash: rename one of these collectives"});
     }
     return name;
   }

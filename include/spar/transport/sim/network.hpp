@@ -48,14 +48,14 @@ class sim_network {
 
   /// Returns `options`. Throws `invalid_argument` if `size` ranks cannot be simulated with these options.
   static const simulator_options& checked(const simulator_options& options, rank_t size) {
-    check_number({"the size of a simulator"}, size, {1, valid::greatest, "at least one rank"});
-    check_number({"latency of the simulator"}, options.latency, valid::duration);
-    check_number({"overhead of the simulator"}, options.overhead, valid::duration);
-    check_number({"compute of the simulator"}, options.compute, valid::duration);
-    check_number({"jitter of the simulator"}, options.jitter, valid::duration);
-    check_number({"bandwidth of the simulator"}, options.bandwidth, valid::bandwidth);
-    check_number({"ranks_per_host of the simulator"}, options.ranks_per_host, {1, valid::greatest, "at least 1"});
-    check_number({"cores of the simulator"}, options.cores, {0, valid::greatest, "0 or more"});
+    check_number(size, {1, valid::greatest, "at least one rank"}, "the size of a simulator");
+    check_number(options.latency, valid::duration, "latency of the simulator");
+    check_number(options.overhead, valid::duration, "overhead of the simulator");
+    check_number(options.compute, valid::duration, "compute of the simulator");
+    check_number(options.jitter, valid::duration, "jitter of the simulator");
+    check_number(options.bandwidth, valid::bandwidth, "bandwidth of the simulator");
+    check_number(options.ranks_per_host, {1, valid::greatest, "at least 1"}, "ranks_per_host of the simulator");
+    check_number(options.cores, {0, valid::greatest, "0 or more"}, "cores of the simulator");
     check_tree(options.tree, size);
     return options;
   }
@@ -75,8 +75,8 @@ class sim_network {
             {"invalid network tree: the parent of the root, node 0, must be 0, and the parent of any "
              "other node must have a smaller number than the node; but node ",
              i, " has parent ", n.parent});
-      check_number({"the bandwidth of node ", i, " of the network tree"}, n.bandwidth, valid::bandwidth);
-      check_number({"the latency of node ", i, " of the network tree"}, n.latency, valid::duration);
+      check_number(n.bandwidth, valid::bandwidth, "the bandwidth of node ", i, " of the network tree");
+      check_number(n.latency, valid::duration, "the latency of node ", i, " of the network tree");
       if (i > 0) inner[n.parent] = true;
     }
     for (const std::size_t at : tree.at) {
