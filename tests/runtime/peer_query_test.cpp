@@ -46,7 +46,7 @@ struct by_algorithm {
   }
 };
 
-TEST(inquiry, finds_every_division_of_the_ranks_between_two_algorithms) {
+TEST(peer_query, finds_every_division_of_the_ranks_between_two_algorithms) {
   for (spar::rank_t ranks = 2; ranks <= 6; ++ranks) {
     for (unsigned division = 1; division + 1 < 1U << ranks; ++division) {
       for (int other = 1; other <= 2; ++other) {
@@ -61,7 +61,7 @@ TEST(inquiry, finds_every_division_of_the_ranks_between_two_algorithms) {
 }
 
 /// Rank 0 waits for rank 3, which exchanges with rank 2, which waits for rank 0; rank 1 waits for rank 0.
-TEST(inquiry, ends_threads_long_before_the_deadline) {
+TEST(peer_query, ends_threads_long_before_the_deadline) {
   if (!has_threads) return;
   for (const bool synchronous : {false, true}) {
     const double start = spar::endpoint::now();
@@ -70,7 +70,7 @@ TEST(inquiry, ends_threads_long_before_the_deadline) {
   }
 }
 
-TEST(inquiry, is_made_by_a_progress_thread_too) {
+TEST(peer_query, is_made_by_a_progress_thread_too) {
   if (!has_threads) return;
   spar::thread_group group{4};
   group.run([](spar::threads& net) {
@@ -83,7 +83,7 @@ TEST(inquiry, is_made_by_a_progress_thread_too) {
   });
 }
 
-TEST(inquiry, of_the_same_call_changes_nothing) {
+TEST(peer_query, of_the_same_call_changes_nothing) {
   if (!has_threads) return;
   spar::thread_group group{3};
   group.run([](spar::threads& net) {
@@ -100,7 +100,7 @@ TEST(inquiry, of_the_same_call_changes_nothing) {
 
 /// What a rank answers about a call that has ended: the algorithm with its options if the call failed, even if another
 /// call was rejected since; otherwise only the names.
-TEST(inquiry, of_a_call_that_is_over_gets_its_options_where_it_has_failed) {
+TEST(peer_query, of_a_call_that_is_over_gets_its_options_where_it_has_failed) {
   if (!has_threads) return;
   spar::thread_group group{3};
   std::latch started(3);
@@ -121,7 +121,7 @@ TEST(inquiry, of_a_call_that_is_over_gets_its_options_where_it_has_failed) {
   });
 }
 
-TEST(inquiry, that_nobody_can_have_made_is_refused) {
+TEST(peer_query, that_nobody_can_have_made_is_refused) {
   spar::thread_group group{1};
   spar::threads& net = group.rank(0);
   const auto heed = [&](std::string_view text) {
@@ -136,7 +136,7 @@ TEST(inquiry, that_nobody_can_have_made_is_refused) {
 
 /// If the peer has found the mismatch, too, its query and its answer arrive at about the same time. A query about
 /// another call may arrive before both.
-TEST(inquiry, takes_the_first_of_a_question_and_an_answer_about_its_call) {
+TEST(peer_query, takes_the_first_of_a_question_and_an_answer_about_its_call) {
   using kind = spar::detail::call_note::kind;
   spar::thread_group group{2};
   spar::threads& net = group.rank(0);
