@@ -17,15 +17,14 @@ struct pruned : spar::algorithm_defaults {
                                                        Op op) const& {
     const spar::uniform_ownership owner{mine.dimension(), net.size()};
     const auto ranks = static_cast<std::size_t>(net.size());
-    spar::exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(), spar::kernel::magnitude_of(T{1.25}));
-    const spar_test::varint codec;
-    const auto sums = co_await spar::prune_and_reduce(net, mine, owner, op, codec, known);
+    spar::pruned_exchange exchange(net, mine, owner, spar_test::varint(), spar::kernel::magnitude_of(T{1.25}));
+    const auto sums = co_await exchange.reduce(op);
     spar::buffer<std::uint64_t> shares(net.memory(), ranks + 1); // each other rank owns two of the largest sums
     shares.data()[0] = 0;
     for (std::size_t r = 0; r < ranks; ++r)
       shares.data()[r + 1] = shares.data()[r] + (r == static_cast<std::size_t>(net.rank()) ? sums.count() : 2);
     const std::span<const std::uint64_t> all = std::as_const(shares).span();
-    co_return co_await spar::gather_winners(net, sums.view(), all, owner, mine, known, codec);
+    co_return co_await spar::gather_winners(net, sums.view(), all, exchange);
   }
 };
 

@@ -29,7 +29,7 @@ namespace spar {
 /// - `threshold` searches for a new threshold if needed, and keeps the sums that reach it.
 /// Then the schedule gathers the kept sums: `shares()` says how many each rank has.
 ///
-/// Changes the state only in the steps. The entries, the state and the report must outlive the object.
+/// The entries, the state and the report must outlive the object.
 template <transport Net, element T, index_type Index, class Target>
 class owners_call {
  public:
@@ -96,6 +96,9 @@ class owners_call {
     const bruck_allgather allgather;
     co_await allgather(net_.on_host().template with_element<counter>(), counts);
     all_ = {};
+    block_counts& next = state_->counts;
+    next.received.resize(width_ > 2 ? ranks() : 0);
+    next.quotas_hold = 1;
     for (std::size_t r = 0; r < ranks(); ++r) {
       const detail::threshold_counts theirs{counts[width_ * r], counts[width_ * r + 1]};
       if (theirs.above > sums.dimension() || theirs.at > sums.dimension() - theirs.above) {
@@ -104,11 +107,14 @@ class owners_call {
       }
       all_.above += theirs.above;
       all_.at += theirs.at;
+      if (width_ == 2) continue;
+      next.received[r] = counts[width_ * r + 2] / 2;
+      if (counts[width_ * r + 2] % 2 != 0) next.quotas_hold = 0;
     }
-    if (width_ > 2) keep_counts();
   }
 
-  /// After `count`: the least threshold that `threshold` may find.
+  /// After `count`: the least threshold that `threshold` may find. The sums that `threshold` gets may lack some below
+  /// this magnitude; those that `count` gets may lack some below the last threshold.
   [[nodiscard]] kernel::magnitude<T> lowest_threshold() const {
     return needs_search() ? search().lowest() : last_threshold();
   }
@@ -154,17 +160,6 @@ class owners_call {
   }
   [[nodiscard]] detail::threshold_search<T> search() const { return {last_threshold(), all_, bounds_}; }
 
-  /// Keeps what the owners have received for the quotas of the next call.
-  void keep_counts() {
-    block_counts& next = state_->counts;
-    next.received.resize(ranks());
-    next.quotas_hold = 1;
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      const counter reported = std::as_const(counts_).data()[width_ * r + 2];
-      next.received[r] = reported / 2;
-      if (reported % 2 != 0) next.quotas_hold = 0;
-    }
-  }
   /// Sets the shares, and returns how many of this rank's sums at the threshold are kept.
   std::uint64_t share_ties() {
     const std::span<const counter> counts = std::as_const(counts_).span();

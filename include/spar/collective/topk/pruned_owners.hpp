@@ -78,26 +78,21 @@ struct pruned_owners {
   task<selected_sum<T, Index>> reduce(channel<Net> net, selected_call<Topology, Storage, T, state, report> call,
                                       sparse_stream<T, Index> mine, Op op) const& {
     net = net.in_order(call.over.order());
-    const auto ranks = static_cast<std::size_t>(net.size());
-    const auto codec = storage::streams_of(call.store);
     call.report = {};
-    exchanged_slices<T, Index> known(net.memory(), ranks, mine.count(), floor_of<T, Op>(call.state.global_threshold));
     owners_call owners(net, mine.view(), call.over.owners(mine.dimension(), net.size()), call, tau, true);
-    const bounded_ownership owner{owners.boundaries()};
-    const auto reduce = [&](block_quotas& quotas) {
-      return prune_and_reduce(net, mine.view(), owner, op, codec, known, quotas);
-    };
+    pruned_exchange exchange(net, std::as_const(mine).view(), bounded_ownership{owners.boundaries()},
+                             storage::streams_of(call.store), floor_of<T, Op>(call.state.global_threshold));
+    const auto reduce = [&](block_quotas& quotas) { return exchange.reduce(op, quotas); };
     sparse_stream<T, Index> sums = co_await owners.exchange(reduce);
     co_await owners.count(sums);
-    if (owners.lowest_threshold() < known.floor) { // also sums below the floor may win
+    if (owners.lowest_threshold() < exchange.floor()) { // also sums below the floor may win
       call.report.sent_again = true;
-      known.floor = 0;
+      exchange.send_all();
       sums = co_await reduce(owners.quotas());
     }
-    call.report.asked = known.asked;
+    call.report.asked = exchange.asked();
     co_await owners.threshold(sums);
-    sparse_stream<T, Index> sum =
-        co_await gather_winners(net, sums.view(), owners.shares(), owner, mine.view(), known, codec);
+    sparse_stream<T, Index> sum = co_await gather_winners(net, sums.view(), owners.shares(), exchange);
     put_back_dropped(net, mine, sum.view(), call.residual);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }

@@ -110,67 +110,50 @@ sparse_stream<T, Index> decode_winners(channel<Net> net, const Codec& codec, con
   return united(own.view(), others.view(), net.memory());
 }
 
-/// Returns the entries of `slice` for which `known` is 1.
-template <element T, index_type Index>
-sparse_stream<T, Index> known_entries(const stream_view<T, Index>& slice, const std::uint8_t* known, pool& memory) {
-  auto all = sparse_stream<T, Index>::sparse(memory, slice.dimension(), slice.count());
-  std::size_t kept = 0;
-  for (std::size_t e = 0; e < slice.count(); ++e) {
-    all.indices()[kept] = slice.indices()[e];
-    all.values()[kept] = slice.values()[e];
-    kept += known[e];
-  }
-  all.shrink(kept);
-  return all;
-}
-
 } // namespace detail
 
-/// Returns, on every rank, the sums of all owners. This rank owns the sums `mine`, in its block of `owner`, of its own
-/// entries `entries` and those of other ranks, as `known` says (see prune_and_reduce). The owner of block r has
-/// shares[r + 1] - shares[r] sums; all ranks pass the same P + 1 `shares`.
+/// Returns, on every rank, the sums of all owners. This rank owns the sums `mine` of the entries that ranks have
+/// exchanged (see pruned_exchange). The owner of block r has shares[r + 1] - shares[r] sums; all ranks pass the same P
+/// + 1 `shares`.
 ///
 /// A rank sends P - 1 messages. In place of the indices at which the receiver has an entry with a known value, a
 /// message has the positions of these entries, and no values of sums to which only the receiver has contributed. Throws
 /// `corrupt_message` if a message is malformed.
-template <transport Net, element T, index_type Index, class Ownership, class Codec>
-task<sparse_stream<T, Index>>
-gather_winners(channel<Net> net, stream_view<T, Index> mine, std::span<const std::uint64_t> shares, Ownership owner,
-               stream_view<T, Index> entries, const exchanged_slices<T, Index>& known, Codec codec) {
+template <transport Net, element T, index_type Index, class Exchange>
+task<sparse_stream<T, Index>> gather_winners(channel<Net> net, stream_view<T, Index> mine,
+                                             std::span<const std::uint64_t> shares, const Exchange& exchange) {
   const rank_t p = net.size();
   pool& memory = net.memory();
-  fixed_vector<mixed_message> out(memory, static_cast<std::size_t>(p - 1));
+  const auto& parts = exchange.parts();
+  fixed_vector<mixed_message> out(memory, parts.size());
   all_to_all<Net, message_buffer> messages(net);
   buffer<std::uint32_t> contributors(memory, mine.count());
-  buffer<std::size_t> places(memory, known.parts.size() * mine.count());
-  detail::find_contributors(known.parts, mine.indices(), places.data(), contributors.data());
+  buffer<std::size_t> places(memory, parts.size() * mine.count());
+  detail::find_contributors(parts, mine.indices(), places.data(), contributors.data());
   for (rank_t i = 1; i < p; ++i) {
-    const rank_t peer = messages.destination(i);
-    const auto part = static_cast<std::size_t>(peer);
-    messages.send(peer,
-                  detail::encode_winners(net, codec, mine, owner[net.rank()], known.parts[part].count(),
-                                         places.data() + part * mine.count(), contributors.data(), out.emplace_back()));
+    const auto peer = static_cast<std::size_t>(messages.destination(i));
+    messages.send(messages.destination(i),
+                  detail::encode_winners(net, exchange.codec(), mine, exchange.owner()[net.rank()], parts[peer].count(),
+                                         places.data() + peer * mine.count(), contributors.data(), out.emplace_back()));
   }
+  const auto share = [&](rank_t r) {
+    return shares[static_cast<std::size_t>(r) + 1] - shares[static_cast<std::size_t>(r)];
+  };
   for (rank_t r = 0; r < p; ++r) {
-    const auto block = static_cast<std::size_t>(r);
-    if (const std::uint64_t share = shares[block + 1] - shares[block]; share > owner[r].size())
-      raise<corrupt_message>({"rank ", r, " reports ", share, " of the largest sums in a block of ", owner[r].size(),
+    if (const std::uint64_t most = exchange.owner()[r].size(); share(r) > most)
+      raise<corrupt_message>({"rank ", r, " reports ", share(r), " of the largest sums in a block of ", most,
                               " indices; expected at most one for each index"});
   }
   auto all = sparse_stream<T, Index>::sparse(memory, mine.dimension(), shares.back());
   all.write(shares[static_cast<std::size_t>(net.rank())], mine);
-  const local::slices<Net, T, Index, Ownership> slice(entries, owner);
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = messages.source(i);
-    const auto block = static_cast<std::size_t>(peer);
-    const auto its = slice[peer];
-    const auto known_to_peer =
-        detail::known_entries(its, known.is_known.data() + (its.indices().data() - entries.indices().data()), memory);
+    const sparse_stream<T, Index> known = exchange.known_to(peer);
     co_await messages.arrival(i);
-    const auto sums = detail::decode_winners(net, codec, messages[i], owner[peer], shares[block + 1] - shares[block],
-                                             known_to_peer.view());
+    const auto sums =
+        detail::decode_winners(net, exchange.codec(), messages[i], exchange.owner()[peer], share(peer), known.view());
     messages[i].release();
-    all.write(shares[block], sums.view());
+    all.write(shares[static_cast<std::size_t>(peer)], sums.view());
   }
   net.compute(all.count());
   for (auto& s : messages.end()) co_await s;
