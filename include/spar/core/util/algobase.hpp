@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Includes std::min, max, copy, fill, fill_n, swap, equal, lower_bound and the heap functions, but (with libstdc++) not
-// the rest of <algorithm>, whose range algorithms add about 0.1 s to the compile time of each program. Also defines
-// small algorithms that the standard library lacks or has only in <algorithm>.
+// Includes std::min, max, copy, fill, fill_n, swap and lower_bound, which only <algorithm> has by the standard. Where
+// the library has a private header of these functions (libstdc++), includes that header in place of <algorithm>, whose
+// range algorithms would add 1.5 to 2.2 % to what the compiler does for a program with one call (docs/decisions/
+// 0005-compile-time.md). Also defines small algorithms that the standard library lacks or has only in <algorithm>.
 #pragma once
 
 #include <spar/core/compiler.hpp>
