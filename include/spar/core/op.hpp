@@ -70,6 +70,12 @@ constexpr T highest() {
     return std::numeric_limits<T>::max();
 }
 
+/// A type of values, or of rows of values, that have an order. Rejects std::complex.
+template <class T>
+concept ordered = requires(const component_of<T>& x) {
+  { x < x } -> std::convertible_to<bool>;
+};
+
 } // namespace detail
 
 /// A reduction operation on values of type T: a pure function `op(a, b)`, a neutral element (which leaves the other
@@ -114,33 +120,35 @@ struct product {
   }
 };
 
-/// The smaller operand; NaN if either operand is NaN, so that a reduction never loses a NaN.
+/// The smaller operand; NaN if either operand is NaN, so that a reduction never loses a NaN. The
+/// values need an `operator<`.
 struct minimum {
   static constexpr std::string_view name = "minimum";
-  template <class T>
+  template <detail::ordered T>
   SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
     if constexpr (is_row<T>)
       return detail::of_rows(a, b, minimum{});
     else
       return detail::is_less(a, b) || detail::is_nan(a) ? a : b;
   }
-  template <class T>
+  template <detail::ordered T>
   static constexpr T neutral() {
     return detail::repeated<T>(detail::highest<component_of<T>>());
   }
 };
 
-/// The larger operand; NaN if either operand is NaN, so that a reduction never loses a NaN.
+/// The larger operand; NaN if either operand is NaN, so that a reduction never loses a NaN. The
+/// values need an `operator<`.
 struct maximum {
   static constexpr std::string_view name = "maximum";
-  template <class T>
+  template <detail::ordered T>
   SPAR_HOST_DEVICE constexpr T operator()(T a, T b) const {
     if constexpr (is_row<T>)
       return detail::of_rows(a, b, maximum{});
     else
       return detail::is_less(b, a) || detail::is_nan(a) ? a : b;
   }
-  template <class T>
+  template <detail::ordered T>
   static constexpr T neutral() {
     return detail::repeated<T>(detail::lowest<component_of<T>>());
   }

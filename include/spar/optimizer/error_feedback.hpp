@@ -309,7 +309,12 @@ class error_feedback {
   template <class Mode, class Net, class Call, class Values, class Op>
   auto begin(Mode mode, Net& net, Call&& call, Values x, Op op) {
     check_operation<Op>();
-    static_assert(residual_allreduce<Algorithm, Net, T, Index, Op>,
+    constexpr bool selects = residual_allreduce<Algorithm, Net, T, Index, Op>;
+    if constexpr (!selects) {
+      static_assert(!residual_allreduce<Algorithm, Net, float, Index, Op>,
+                    "this algorithm selects no values of this type: what keeps the largest values takes numbers only");
+    }
+    static_assert(selects || residual_allreduce<Algorithm, Net, float, Index, Op>,
                   "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
                   "and reduce<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
     detail::check_arguments(net, x);

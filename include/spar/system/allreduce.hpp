@@ -78,7 +78,9 @@ struct allreduce_forms {
     if constexpr (expect_element<T>()) {
       static_assert(!reduction<Given, T>, "the operation of an allreduce follows the algorithm: for example "
                                           "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
-      static_assert(reduction<Op, T>, "an allreduce needs an operation on its values: see spar::reduction");
+      static_assert(reduction<Op, T>,
+                    "an allreduce needs an operation on its values: see spar::reduction; minimum and maximum "
+                    "need values with an order");
       check_protocol<Algorithm, T, Op>();
       static_assert(dense_allreduce<Algorithm, Net, T, Op>,
                     "this algorithm does not allreduce dense values of this type: it must be callable as "

@@ -45,6 +45,30 @@ constexpr void reject_device_memory() {
                 "pass a spar::on_device (compile with nvcc) or a spar::staged that was constructed from it");
 }
 
+/// Whether a collective takes a `Values`, the forwarded type of an argument: dense values, a stream or a view of one.
+template <class Values>
+concept takes_part = dense_values<Values> || requires(std::remove_cvref_t<Values>& values) {
+  values.view();
+} || requires {
+  typename std::remove_cvref_t<Values>::index_value_type;
+};
+
+/// Stops the compilation with a sentence unless the first of the arguments of a collective, which has no name or is
+/// behind it, has values. Returns whether it has, so that no other error follows.
+template <class First, class... Rest>
+constexpr bool expect_values() {
+  constexpr bool is_name = std::same_as<std::remove_cvref_t<First>, named>;
+  if constexpr (is_name && sizeof...(Rest) > 0) {
+    return expect_values<Rest...>();
+  } else {
+    static_assert(takes_part<First>,
+                  "a collective takes a span, vector or array of values, or a stream: for a single value s pass "
+                  "std::span(&s, 1), for a pointer std::span(pointer, n), and instead of a vector<bool>, whose values "
+                  "are bits, a vector of std::uint32_t");
+    return takes_part<First>;
+  }
+}
+
 /// Makes a blocking call of the collective `forms`. If `first` is a name (`named`), the call is started under this
 /// name, and ended by `wait()`.
 template <class Forms, class Net, class First, class... Rest>
@@ -52,7 +76,7 @@ auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest)
   check_arguments(net, first, rest...);
   if constexpr (any_in_device_memory<First, Rest...>)
     reject_device_memory<First, Rest...>();
-  else if constexpr (!expect_lasting<First, Rest...>())
+  else if constexpr (!expect_lasting<First, Rest...>() || !expect_values<First, Rest...>())
     return;
   else
     try {
@@ -71,7 +95,7 @@ auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... re
   check_arguments(net, first, rest...);
   if constexpr (any_in_device_memory<First, Rest...>) {
     reject_device_memory<First, Rest...>();
-  } else if constexpr (!expect_lasting<First, Rest...>()) {
+  } else if constexpr (!expect_lasting<First, Rest...>() || !expect_values<First, Rest...>()) {
     return;
   } else if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
     static_assert(!(is_stream<Rest> || ...),
@@ -151,6 +175,15 @@ constexpr bool is_operation() {
     return reduction<Algorithm, typename std::remove_cvref_t<Values>::value_type>;
 }
 
+/// Stops the compilation with a sentence unless `Algorithm` can be called with these arguments after the channel.
+template <class Algorithm, class Net, class... Args>
+constexpr bool expect_algorithm() {
+  constexpr bool fits = std::invocable<const Algorithm&, channel<Net>, Args...>;
+  static_assert(fits, "this algorithm is for another collective, or the operation does not fit the values: see the "
+                      "comments of the function, and spar::reduction");
+  return fits;
+}
+
 /// Starts a call on dense values, on a stream or on a view of a stream; `rest` are the arguments that the algorithm
 /// takes after the values.
 template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
@@ -160,7 +193,7 @@ auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Res
   if constexpr (dense_values<Values>) {
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
-    if constexpr (expect_element<T>()) {
+    if constexpr (expect_element<T>() && expect_algorithm<Algorithm, Net, std::span<T>, Rest...>()) {
       check_protocol<Algorithm, T, Op>();
       algorithm.template validate<T>(x.size(), net.size(), Op{});
       return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm, option),
@@ -171,13 +204,41 @@ auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Res
   } else {
     using T = typename std::remove_cvref_t<Values>::value_type;
     using Index = typename std::remove_cvref_t<Values>::index_value_type;
-    check_protocol<Algorithm, T, Op>();
-    validate(values);
-    algorithm.template validate<T>(values.dimension(), net.size(), Op{});
-    const stream_view<T, Index> mine = values;
-    return begin(net, signature_of<T, Index, Op>(mine.dimension(), algorithm, option),
-                 with_finalize<Op, T>(std::move(algorithm)), mine, rest...);
+    if constexpr (expect_algorithm<Algorithm, Net, stream_view<T, Index>, Rest...>()) {
+      check_protocol<Algorithm, T, Op>();
+      validate(values);
+      algorithm.template validate<T>(values.dimension(), net.size(), Op{});
+      const stream_view<T, Index> mine = values;
+      return begin(net, signature_of<T, Index, Op>(mine.dimension(), algorithm, option),
+                   with_finalize<Op, T>(std::move(algorithm)), mine, rest...);
+    }
   }
+}
+
+/// Whether the arguments after the values begin with the rank of a root.
+template <class...>
+inline constexpr bool begin_with_root = false;
+template <class First, class... Rest>
+inline constexpr bool begin_with_root<First, Rest...> = std::convertible_to<First, rank_t>;
+
+/// The form without a root of `reduce` and `broadcast`, which stops the compilation with a sentence.
+struct rootless_form {
+  template <class Mode, class Net, class Values, class... Rest>
+  requires(!begin_with_root<Rest...>) void operator()(Mode, Net&, Values&&, Rest&&...) const {
+    static_assert(begin_with_root<Rest...>,
+                  "a reduce or a broadcast works in place, and the rank of the root follows the values: for example "
+                  "reduce(net, values, 0) or broadcast(net, values, 0)");
+  }
+};
+
+/// Stops the compilation with a sentence if two of `Args`, the forwarded arguments of a reduce_scatter, are containers.
+/// Returns whether not, so that no other error follows.
+template <class... Args>
+constexpr bool expect_bounds() {
+  constexpr bool one = (0 + ... + int{std::ranges::range<Args>}) <= 1;
+  static_assert(one, "a reduce_scatter works in place, and takes bounds of blocks instead of counts: P + 1 values of "
+                     "std::uint64_t, 0 and the sums of the counts, as spar::bounded_ownership{bounds}");
+  return one;
 }
 
 struct reduce_scatter_forms {
@@ -230,7 +291,8 @@ struct allgather_forms {
   }
 };
 
-struct reduce_forms {
+struct reduce_forms : rootless_form {
+  using rootless_form::operator();
   template <class Mode, class Net, class Values, class Algorithm = binomial_reduce, class Op = sum>
   auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}, Op op = {}) const {
     static_assert(!is_operation<Algorithm, Values>(),
@@ -242,7 +304,8 @@ struct reduce_forms {
   }
 };
 
-struct broadcast_forms {
+struct broadcast_forms : rootless_form {
+  using rootless_form::operator();
   template <class Mode, class Net, class Values, class Algorithm = binomial_broadcast>
   auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}) const {
     check_root(net, root);
@@ -284,13 +347,15 @@ auto begin_leave(Mode begin, Net& net) {
 /// Throws `invalid_argument` if the bounds do not divide [0, n) into P blocks.
 template <communicates Net, class... Args>
 auto reduce_scatter(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  if constexpr (detail::expect_bounds<Args...>())
+    return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 /// Starts `reduce_scatter` as a non-blocking call with the same arguments `args`, and returns its handle (see
 /// `pending`).
 template <communicates Net, class... Args>
 auto start_reduce_scatter(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  if constexpr (detail::expect_bounds<Args...>())
+    return detail::begin_nonblocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// Gathers the contributions of all ranks on every rank.

@@ -77,6 +77,13 @@ struct bounded_ownership {
   constexpr bounded_ownership(Bounds&& given) noexcept : bounds(given) {
     detail::expect_lasting<Bounds>();
   }
+  /// Rejects bounds of another type.
+  template <std::ranges::range Bounds>
+  requires(!std::convertible_to<Bounds, std::span<const std::uint64_t>>) constexpr bounded_ownership(
+      Bounds&&) noexcept {
+    static_assert(std::convertible_to<Bounds, std::span<const std::uint64_t>>,
+                  "the bounds of a bounded_ownership are a span, vector or array of std::uint64_t");
+  }
 
   /// The lengths of the blocks are the options in which ranks must agree.
   template <class F>
