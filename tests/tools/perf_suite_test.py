@@ -85,8 +85,17 @@ with tempfile.TemporaryDirectory() as directory:
         (scripts / "built").unlink(missing_ok=True)
         done = subprocess.run([scripts / "perf", *arguments.split()], capture_output=True, text=True, timeout=20)
         expect(done.returncode == 0, f"{arguments}: status {done.returncode}, {done.stderr}")
-        expect((scripts / "built").read_text().strip() == target, f"{arguments}: {(scripts / 'built').read_text()}")
+        built = (scripts / "built").read_text().splitlines()
+        expect(built == ["spar_perf_options none", target], f"{arguments}: {built}")
         expect(done.stdout.strip().endswith(passed), f"{arguments}: passed '{done.stdout.strip()}'")
+    # A wrong option is found before the systems are compiled.
+    (scripts / "echo").write_text('#!/bin/sh\necho "$@" && exit 2\n')
+    (scripts / "built").unlink()
+    wrong = "--type complex --systems=ring --system mine=ring{} --system a=ring{}"
+    done = subprocess.run([scripts / "perf", *wrong.split()], capture_output=True, text=True, timeout=20)
+    expect(done.returncode == 2, f"{wrong}: status {done.returncode}")
+    expect((scripts / "built").read_text() == "spar_perf_options none\n", f"{wrong}: {(scripts / 'built').read_text()}")
+    expect(done.stdout == "mine,a, --type complex --systems ring\n", f"{wrong}: checked '{done.stdout}'")
 
 # The names of spar's parts and the C++ expression are the same system: the same messages, words and results.
 systems = ["mine=compose(exact_topk{.density = 0.01}, storage::half{}, split_allgather{})",

@@ -62,10 +62,12 @@ for arguments, says in {
     "--pattern random": "not 'random'",
     "--iterations 0": "--iterations",
     "--ranks 0": "--ranks",
-    "--systems fast": "there are: sparcml",
+    "--systems fast": "ring+qsgd:8, mpi, and the partial systems eager_solo eager_majority quorum:Q everyone",
+    "--systems sparcml,fast": "there are: sparcml",
     "--systems ring,ring": "twice; to measure a system twice, name it: again=ring",
     "--systems =ring": "SYSTEM or NAME=SYSTEM",
-    "--systems mine=": "SYSTEM or NAME=SYSTEM",
+    "--systems mine=": "SYSTEM or NAME=SYSTEM, not 'mine='",
+    "--k 3": "not expected: --k 3",
     "--systems mine=fast": "there is no system 'fast'",
     "--against /nonexistent/rows.json": "/nonexistent/rows.json cannot be read",
     "--against /dev/zero": "/dev/zero has no rows",
@@ -119,6 +121,11 @@ for arguments, says in {
     "--systems flexreduce+bf16+p2p": "+p2p is only for ring and rec_doubling",
 }.items():
     run(*arguments.split(), status=2, says=says)
+run("--systems", "", status=2, says="not ''")
+run("--systems", "ring, fast", status=2, says="no system 'fast'")
+# The list, which needs no compiled system, names those that are compiled.
+listed = subprocess.run([program, "--list"], capture_output=True, text=True).stdout.splitlines()[0].split()[1:]
+run(*"--transport sim --count 100 --density 0.1 --systems".split(), ", ".join(listed), says="tree_ok_topk")
 if full:
     run(*"--type half --ranks 513 --check".split(), status=2, says="at most 512 ranks")
     run(*"--type half --systems topka".split(), status=2, says="for half")

@@ -2,6 +2,7 @@
 // Parses the names of compressed systems.
 #include "compressed_name.hpp"
 
+#include "system_names.hpp"
 #include "units.hpp"
 
 #include <spar/core/error.hpp>
@@ -12,32 +13,23 @@
 
 namespace spar::perf {
 
-namespace {
-
-/// Whether `word` is one of the words of `text`.
-bool is_in(const std::string& word, std::string_view text) {
-  return (" " + std::string(text) + " ").find(" " + word + " ") != std::string::npos;
-}
-
-} // namespace
-
 std::optional<compressed_name> parse_compressed(const std::string& name) {
   const auto plus = name.find('+');
   if (plus == std::string::npos) return std::nullopt;
   compressed_name found{name.substr(0, plus), name.substr(plus + 1)};
-  if (!is_in(found.algorithm, compressed_names) && !is_in(found.algorithm, coded_names)) return std::nullopt;
+  if (!is_word_of(found.algorithm, compressed_names) && !is_word_of(found.algorithm, coded_names)) return std::nullopt;
   if (found.codes_streams()) {
-    if (!is_in(found.codec, stream_codec_names)) {
+    if (!is_word_of(found.codec, stream_codec_names)) {
       throw usage_error(name + ": unknown code for streams; expected one of " + std::string(stream_codec_names));
     }
-    if (!is_in(found.algorithm, coded_names)) {
+    if (!is_word_of(found.algorithm, coded_names)) {
       throw usage_error(name + ": coded is for streams, so only with one of " + std::string(coded_names));
     }
     if (found.is_schedule() && found.algorithm != "ok_topk")
       throw usage_error(name + ": " + found.codec + " is only for ok_topk");
     return found;
   }
-  if (!is_in(found.algorithm, compressed_names)) {
+  if (!is_word_of(found.algorithm, compressed_names)) {
     throw usage_error(name + ": a codec for vectors is only for " + std::string(compressed_names));
   }
   constexpr std::string_view by_message = "+p2p";

@@ -50,7 +50,4 @@ std::unique_ptr<measurement> measurement_of(const measured_systems& what);
 /// get the same answer.
 bool take_rows(const measurement& systems, std::vector<record> records, std::vector<row>& rows);
 
-/// The names of spar's systems, without those of partial and compressed systems.
-std::vector<std::string> names_of_systems();
-
 } // namespace spar::perf

@@ -2,7 +2,7 @@
 // Parses and checks the command line.
 #include "options.hpp"
 
-#include "partial_name.hpp"
+#include "system_names.hpp"
 #include "units.hpp"
 
 #include <CLI/CLI.hpp>
@@ -132,6 +132,10 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     throw early_end{0, app.help()};
+  } catch (const CLI::ExtrasError&) { // its text has the arguments from last to first
+    std::string unknown;
+    for (const std::string& argument : app.remaining()) unknown += " " + argument;
+    throw usage_error("not expected:" + unknown + " (--help lists the options)");
   } catch (const CLI::ParseError& e) {
     throw usage_error(std::string(e.what()) + " (--help lists the options)");
   }
@@ -224,11 +228,13 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     o.systems.insert(o.systems.end(), own.begin(), own.end());
   }
   for (std::string& system : o.systems) {
+    const std::string given = system;
     const std::size_t equals = system.find('=');
-    const std::string name = system.substr(0, equals);
+    const std::string name = CLI::detail::trim_copy(system.substr(0, equals));
     if (equals != std::string::npos) system.erase(0, equals + 1);
-    if (name.empty() || system.empty()) throw usage_error("--systems needs SYSTEM or NAME=SYSTEM, not '" + name + "='");
-    parse_partial(system); // throws for a malformed quorum
+    CLI::detail::trim(system);
+    if (name.empty() || system.empty()) throw usage_error("--systems needs SYSTEM or NAME=SYSTEM, not '" + given + "'");
+    check_system(system, own);
     if (std::find(o.names.begin(), o.names.end(), name) != o.names.end()) {
       throw usage_error("--systems names " + name + " twice; to measure a system twice, name it: again=" + system);
     }

@@ -15,6 +15,7 @@ set(spar_perf_common_sources
     progress.cpp
     report.cpp
     skew.cpp
+    system_names.cpp
     topology.cpp
     units.cpp
     verdict.cpp)

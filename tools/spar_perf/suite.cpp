@@ -10,6 +10,7 @@
 #include "partial_name.hpp"
 #include "report.hpp"
 #include "run.hpp"
+#include "system_names.hpp"
 #include "units.hpp"
 
 #include <spar/model/cost.hpp>
@@ -128,8 +129,7 @@ class surroundings {
 #endif
 
 void print_lists(const spar::perf::own_systems& own) {
-  std::printf("systems:");
-  for (const auto& name : spar::perf::names_of_systems()) std::printf(" %s", name.c_str());
+  std::printf("systems: %s", std::string(spar::perf::system_names).c_str());
   if (std::string_view(default_transport) == "mpi") std::printf(" mpi");
   for (const auto& name : own.names()) std::printf(" %s", name.c_str());
   std::printf("\npartial systems (append +SYSTEM to choose the allreduce that they run): %s",
@@ -146,9 +146,10 @@ void print_lists(const spar::perf::own_systems& own) {
 
 /// Throws `usage_error` if a name is used twice or already has a meaning.
 void check_names(const std::vector<std::string>& own) {
-  std::vector<std::string> known = spar::perf::names_of_systems();
+  std::vector<std::string> known;
   for (const std::string& name : own) {
-    const bool meaning = name == "mpi" || spar::perf::parse_partial(name) || spar::perf::parse_compressed(name);
+    const bool meaning = name == "mpi" || spar::perf::is_word_of(name, spar::perf::system_names) ||
+                         spar::perf::parse_partial(name) || spar::perf::parse_compressed(name);
     if (meaning || std::find(known.begin(), known.end(), name) != known.end())
       throw spar::perf::usage_error("the name '" + name +
                                     "' of a system of this program is already in use; choose another");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems that spar_perf compares. To add a system, add a line to `register_systems`.
+// The systems that spar_perf compares. To add a system, add a line to `register_systems`
+// and the name to `system_names`.
 #pragma once
 
 #include "any_algorithm.hpp"
