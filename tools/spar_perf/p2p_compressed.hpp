@@ -75,8 +75,8 @@ struct p2p_compressed_ring {
 
   /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
-  requires block_codec<Codec, T> task<void>
-  operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    requires block_codec<Codec, T>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{x.size(), p};
     detail::coded_message coded(net, codec);
@@ -124,8 +124,8 @@ struct p2p_compressed_doubling {
 
   /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
-  requires block_codec<Codec, T> task<void>
-  operator()(channel<Net> net, std::span<T> x, Op op) const& {
+    requires block_codec<Codec, T>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     const folded_ranks folded(net.rank(), net.size());
     const index_range all{0, x.size()};
     detail::coded_message coded(net, codec);

@@ -47,11 +47,8 @@ constexpr void reject_device_memory() {
 
 /// Whether a collective takes a `Values`, the forwarded type of an argument: dense values, a stream or a view of one.
 template <class Values>
-concept takes_part = dense_values<Values> || requires(std::remove_cvref_t<Values>& values) {
-  values.view();
-} || requires {
-  typename std::remove_cvref_t<Values>::index_value_type;
-};
+concept takes_part = dense_values<Values> || requires(std::remove_cvref_t<Values>& values) { values.view(); } ||
+                     requires { typename std::remove_cvref_t<Values>::index_value_type; };
 
 /// Stops the compilation with a sentence unless the first of the arguments of a collective, which has no name or is
 /// behind it, has values. Returns whether it has, so that no other error follows.
@@ -224,7 +221,8 @@ inline constexpr bool begin_with_root<First, Rest...> = std::convertible_to<Firs
 /// The form without a root of `reduce` and `broadcast`, which stops the compilation with a sentence.
 struct rootless_form {
   template <class Mode, class Net, class Values, class... Rest>
-  requires(!begin_with_root<Rest...>) void operator()(Mode, Net&, Values&&, Rest&&...) const {
+    requires(!begin_with_root<Rest...>)
+  void operator()(Mode, Net&, Values&&, Rest&&...) const {
     static_assert(begin_with_root<Rest...>,
                   "a reduce or a broadcast works in place, and the rank of the root follows the values: for example "
                   "reduce(net, values, 0) or broadcast(net, values, 0)");

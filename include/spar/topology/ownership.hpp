@@ -79,8 +79,8 @@ struct bounded_ownership {
   }
   /// Rejects bounds of another type.
   template <std::ranges::range Bounds>
-  requires(!std::convertible_to<Bounds, std::span<const std::uint64_t>>) constexpr bounded_ownership(
-      Bounds&&) noexcept {
+    requires(!std::convertible_to<Bounds, std::span<const std::uint64_t>>)
+  constexpr bounded_ownership(Bounds&&) noexcept {
     static_assert(std::convertible_to<Bounds, std::span<const std::uint64_t>>,
                   "the bounds of a bounded_ownership are a span, vector or array of std::uint64_t");
   }
