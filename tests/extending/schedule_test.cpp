@@ -60,6 +60,32 @@ struct star {
   }
 };
 
+/// Like `star`, but keeps only the sums at even indices: a schedule that chooses the entries of the result.
+struct even_star : star {
+  static constexpr std::string_view name = "even_star";
+  struct report {
+    std::uint64_t most = 0; ///< how many entries a rank may select
+  };
+
+  template <spar::transport Net, class Topology, class Storage, class T, class Index, class Op>
+  spar::task<spar::selected_sum<T, Index>>
+  reduce(spar::channel<Net> net, spar::selected_call<Topology, Storage, T, spar::no_state, report> call,
+         spar::sparse_stream<T, Index> mine, Op op) const& {
+    const star all;
+    call.report.most = call.bounds.most;
+    spar::sparse_stream<T, Index> sum = co_await all(net, mine.view(), op, call.store, call.residual);
+    std::size_t kept = 0;
+    for (std::size_t e = 0; e < sum.count(); ++e) {
+      if (sum.indices()[e] % 2 != 0) continue;
+      sum.indices()[kept] = sum.indices()[e];
+      sum.values()[kept++] = sum.values()[e];
+    }
+    sum.shrink(kept);
+    spar::put_back_dropped(net, mine, std::as_const(sum).view(), call.residual);
+    co_return spar::selected_sum<T, Index>(std::move(sum), std::move(mine));
+  }
+};
+
 constexpr std::size_t n = 200;
 constexpr int steps = 5;
 
@@ -118,6 +144,21 @@ TEST(OwnSchedule, ASelector) {
     auto x = input(net.rank());
     spar::allreduce(net, x, spar::compose(spar::selector::nonzeros{}, star{}));
     EXPECT_EQ(x, plain(net.size()));
+  });
+}
+
+TEST(OwnSchedule, KeepsSomeSums) {
+  on_all_ranks([](spar::threads& net) {
+    const auto parts = spar::compose(spar::selector::exact_topk{.k = 20}, even_star{});
+    auto reduce = spar::with_error_feedback<float>(parts);
+    auto x = input(net.rank());
+    reduce(net, std::span(x));
+    EXPECT_EQ(reduce.report().by.most, 20U);
+    for (std::size_t i = 1; i < n; i += 2) EXPECT_EQ(x[i], 0) << i;
+    std::vector<float> all(reduce.residual().begin(), reduce.residual().end());
+    spar::allreduce(net, all);
+    for (std::size_t i = 0; i < n; ++i) all[i] += x[i];
+    EXPECT_EQ(all, plain(net.size())); // what the ranks put back is in their residuals
   });
 }
 
