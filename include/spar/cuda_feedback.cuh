@@ -108,7 +108,7 @@ class device_feedback {
   template <class F>
   void options(F&& f) const {
     algorithm_.options(f);
-    f("state", shared_state_);
+    f("digest_of_state", shared_state_);
   }
 
   /// The residual in device memory: the values that this rank has not sent yet, in the order of the last call's stream.

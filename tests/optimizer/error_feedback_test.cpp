@@ -331,7 +331,7 @@ TEST(error_feedback, ranks_with_another_option_or_state_of_ok_topk_get_an_error_
       text = e.what();
     }
     EXPECT_NE(text.find("ranks disagree on the algorithm's options: rank "), std::string::npos) << text;
-    EXPECT_NE(text.find(of_state ? "with state=" : "with by.tau="), std::string::npos) << text;
+    EXPECT_NE(text.find(of_state ? "with digest_of_state=" : "with by.tau="), std::string::npos) << text;
   }
 }
 

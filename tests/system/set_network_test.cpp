@@ -52,6 +52,24 @@ TEST(set_network, ranks_that_bring_different_models_choose_by_that_of_rank_0) {
   }
 }
 
+TEST(set_network, a_rank_that_makes_another_call_is_told_of_set_network) {
+  spar::thread_group group(2);
+  std::string texts[2];
+  group.run([&](spar::threads& net) {
+    std::vector<float> x(1000, 1.0F);
+    try {
+      if (net.rank() == 0) net.set_network(models[0]);
+      spar::allreduce(net, x, spar::ring{});
+    } catch (const spar::error& e) {
+      texts[net.rank()] = e.what();
+    }
+  });
+  for (const std::string& text : texts) {
+    EXPECT_NE(text.find("rank 0 has set_network(root=0) of dense values (n = 6, double)"), text.npos) << text;
+    EXPECT_NE(text.find("of dense values (n = 1000, float)"), text.npos) << text;
+  }
+}
+
 TEST(set_network, only_the_model_of_rank_0_must_make_sense) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   spar::thread_group group(3);

@@ -182,7 +182,7 @@ class error_feedback {
   template <class F>
   void options(F&& f) const {
     algorithm_.options(f);
-    f("state", shared_state_);
+    f("digest_of_state", shared_state_);
   }
 
   /// The residual: the values that this rank has not sent yet. Empty before the first call.

@@ -278,7 +278,7 @@ class endpoint {
 
  private:
   [[noreturn, gnu::cold]] void raise_closed() const {
-    raise<invalid_argument>({"rank ", rank_, " makes a call on a communicator that all ranks leave by spar::leave; ",
+    raise<invalid_argument>({"rank ", rank_, " makes a call on a communicator that it has left by spar::leave; ",
                              "construct another communicator"});
   }
 

@@ -102,6 +102,10 @@ struct call_view {
   bounded_text algorithm{}; // name and options; empty if the call is unknown
 
   [[nodiscard]] bool known() const noexcept { return !algorithm.empty(); }
+  /// The name of the algorithm, without its options.
+  [[nodiscard]] std::string_view name() const noexcept {
+    return algorithm.view().substr(0, algorithm.view().find_first_of("(, "));
+  }
 };
 
 /// Describes a call of the rank `rank`. If `describe` is empty, for example after the end of a successful call, the
@@ -184,6 +188,15 @@ template <class Value>
   };
   constexpr element_code no_values{}; // the type of a call without values, such as a barrier
   const bool have_values = theirs.agreed.element != no_values && own.agreed.element != no_values;
+  const bool same_values = theirs.agreed.element == own.agreed.element &&
+                           theirs.agreed.dimension == own.agreed.dimension && theirs.agreed.index == own.agreed.index;
+  if (have_values && !same_values && theirs.name() != own.name()) {
+    const joined_text its(theirs.algorithm.c_str(), " (n = ", theirs.agreed.dimension, ", ",
+                          name_of(theirs.agreed.element).c_str(), ")");
+    const joined_text ours(own.algorithm.c_str(), " (n = ", own.agreed.dimension, ", ",
+                           name_of(own.agreed.element).c_str(), ")");
+    differ("the algorithm", its.c_str(), ours.c_str());
+  }
   if (have_values && theirs.agreed.element != own.agreed.element)
     differ("the element type", name_of(theirs.agreed.element).c_str(), name_of(own.agreed.element).c_str());
   const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();

@@ -37,6 +37,15 @@ namespace detail {
 /// The number k as an option that ranks compare, where a k that is not set equals 0.
 constexpr std::uint64_t compared_k(std::uint64_t k) noexcept { return k == unset ? 0 : k; }
 
+/// Calls `f` with the option that is set, k or the density.
+template <class F>
+constexpr void amount_option(F&& f, std::uint64_t k, double density) {
+  if (density == 0)
+    f("k", compared_k(k));
+  else
+    f("density", density);
+}
+
 /// Returns the number of entries to select: `k`, or if `density` is nonzero, `density` * n rounded to the nearest
 /// integer, but at least 1 unless n is 0. Throws `invalid_argument` if neither k nor the density is set, if both are
 /// nonzero, if k exceeds n, or if the density is not in [0, 1].

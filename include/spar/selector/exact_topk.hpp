@@ -39,7 +39,7 @@ struct exact_topk {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
-    f("k", detail::compared_k(k)), f("density", density);
+    detail::amount_option(f, k, density);
   }
 
   template <index_type Index = std::uint32_t, kernel::ranked T>

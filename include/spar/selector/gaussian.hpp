@@ -43,7 +43,7 @@ struct gaussian {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
-    f("k", detail::compared_k(k)), f("density", density);
+    detail::amount_option(f, k, density);
   }
 
   /// Moves entries from `x`, whose values are not rows, to a stream with memory of `memory`. Throws `invalid_argument`

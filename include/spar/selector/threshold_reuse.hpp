@@ -84,7 +84,7 @@ struct threshold_reuse {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
-    f("k", detail::compared_k(k)), f("density", density), f("period", period), f("epsilon", epsilon);
+    detail::amount_option(f, k, density), f("period", period), f("epsilon", epsilon);
   }
 
   /// Selects entries from `x`, and replaces `now` by the state for the next call. Calls `prepare(begin, end)` once for

@@ -8,14 +8,24 @@
 
 #include <array>
 #include <span>
+#include <string_view>
 
 namespace spar {
+
+namespace detail {
+
+/// The broadcast of `set_network`, whose name tells a rank that makes another call what its peer does.
+struct network_broadcast : binomial_broadcast {
+  static constexpr std::string_view name = "set_network";
+};
+
+} // namespace detail
 
 template <transport Port>
 void communicator_rank<Port>::set_network(const network_model& network) {
   std::array<double, 6> values{network.alpha,       network.beta,        network.gamma_sparse,
                                network.gamma_dense, network.gamma_coded, network.alpha_shared};
-  broadcast(*this, std::span(values.data(), values.size()), 0);
+  broadcast(*this, std::span(values.data(), values.size()), 0, detail::network_broadcast{});
   const network_model agreed{values[0], values[1], values[2], values[3], values[4], values[5]};
   detail::check_network(agreed, "the network model"); // after the broadcast, so that all ranks throw together
   port_.node().set_network(agreed);

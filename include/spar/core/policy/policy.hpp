@@ -81,7 +81,7 @@ constexpr std::uint64_t digest_of(const P& its) {
   return digest.value();
 }
 
-/// Appends the name and the options of the policy `its` to `to`, for example `exact_topk(k=15, density=0)`.
+/// Appends the name and the options of the policy `its` to `to`, for example `exact_topk(k=15)`.
 template <policy P>
 [[gnu::cold]] void describe(const P& its, detail::bounded_text& to) {
   to.add(P::name);
@@ -94,7 +94,7 @@ template <policy P>
   else
     to.add(")");
 }
-/// Returns the name and the options of the policy `its`, for example `exact_topk(k=15, density=0)`.
+/// Returns the name and the options of the policy `its`, for example `exact_topk(k=15)`.
 template <policy P>
 [[gnu::cold]] std::string description_of(const P& its) {
   detail::bounded_text text;

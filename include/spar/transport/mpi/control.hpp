@@ -119,7 +119,8 @@ class mpi_control : public link {
               raise<peer_failed>({"rank ", from, " has left, but rank ", rank, " waits for all ranks to call split"});
             }
             if (net.now() - begin > net.deadline()) {
-              raise<timeout>({"rank ", rank, " has waited ", net.deadline(), " s for all other ranks to call split"});
+              raise<timeout>(
+                  {"rank ", rank, " has waited for ", net.deadline(), " s for all other ranks to call split"});
             }
             sched_yield();
           }
