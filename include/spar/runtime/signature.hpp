@@ -202,12 +202,18 @@ template <class Value>
   const bool same_algorithm = theirs.algorithm.view() == own.algorithm.view();
   if (same_algorithm && theirs.operation.view() != own.operation.view())
     differ("the operation", theirs.operation.c_str(), own.operation.c_str());
-  if (have_values && theirs.agreed.dimension != own.agreed.dimension)
-    differ("the dimension n", theirs.agreed.dimension, own.agreed.dimension);
+  const option_difference between(theirs.algorithm.c_str(), own.algorithm.c_str());
+  if (have_values && theirs.agreed.dimension != own.agreed.dimension) {
+    if (same_algorithm || !between.of_values())
+      differ("the dimension n", theirs.agreed.dimension, own.agreed.dimension);
+    // Options that differ, too, say more, such as the lengths of the tensors that are fused.
+    const joined_text its(theirs.agreed.dimension, " of ", between.theirs());
+    const joined_text ours(own.agreed.dimension, " of ", between.own());
+    differ("the dimension n", its.c_str(), ours.c_str());
+  }
   if (have_values && theirs.agreed.index != own.agreed.index)
     differ("the index type", name_of(theirs.agreed.index).c_str(), name_of(own.agreed.index).c_str());
   if (!same_algorithm) {
-    const option_difference between(theirs.algorithm.c_str(), own.algorithm.c_str());
     differ(between.of_values() ? "the algorithm's options" : "the algorithm", between.theirs(), between.own());
   }
   raise<mismatch>({"ranks disagree on the algorithm", where, ": both run ", own.algorithm.c_str(), ", but rank ",
