@@ -107,6 +107,8 @@ def main():
         if any(header in included(source) for source in sources_of(build, program)):
             targets.append(program)
             tests += names
+    if not tests:
+        sys.exit(f"no test of {sys.argv[1]} depends on {sys.argv[2]}")
     print(*targets)
     print(*tests)
 
