@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -81,6 +82,25 @@ TEST(pending, may_move_and_be_destroyed_before_its_end) {
          EXPECT_EQ(kept.wait(), static_cast<float>(1 - net.rank()) + 2);
        })) {
     EXPECT_EQ(said, "");
+  }
+}
+
+TEST(pending, that_outlives_its_communicator_keeps_its_result) {
+  std::vector<std::optional<spar::pending<spar::threads, float>>> kept(2);
+  {
+    spar::thread_group group{2};
+    group.run([&](spar::threads& net) {
+      auto call = start(net, from_the_left{5});
+      while (!call.done()) {
+      }
+      EXPECT_EQ(call.statistics().messages_sent, 1U);
+      kept[static_cast<std::size_t>(net.rank())].emplace(std::move(call));
+    });
+  }
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_TRUE(kept[rank]->done());
+    EXPECT_EQ(kept[rank]->statistics().messages_sent, 0U);
+    EXPECT_EQ(kept[rank]->wait(), static_cast<float>(1 - rank) + 5);
   }
 }
 
