@@ -17,7 +17,8 @@ install(
   PATTERN "*.cuh"
   PATTERN "*.cpp"
   PATTERN "sources.cmake"
-  PATTERN "main.cpp" EXCLUDE)
+  PATTERN "main.cpp" EXCLUDE
+  PATTERN "options_main.cpp" EXCLUDE)
 install(EXPORT spar-targets NAMESPACE spar:: DESTINATION "${spar_package_dir}")
 
 configure_package_config_file(cmake/spar-config.cmake.in "${PROJECT_BINARY_DIR}/spar-config.cmake"
