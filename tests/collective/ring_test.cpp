@@ -93,6 +93,15 @@ TEST(ring, sends_every_block_but_its_own_and_then_every_block_but_that_of_the_ne
 }
 
 /// Rank r has the entries r, r + P, r + 2 P and so on, so that no two ranks share an index.
+spar::sparse_stream<float> every_pth_entry(spar::pool& memory, std::size_t n, std::size_t rank, std::size_t p) {
+  auto mine = spar::sparse_stream<float>::sparse(memory, n, (n - rank + p - 1) / p);
+  for (std::size_t e = 0; e < mine.indices().size(); ++e) {
+    mine.indices()[e] = static_cast<std::uint32_t>(rank + e * p);
+    mine.values()[e] = 1 + static_cast<float>(mine.indices()[e]);
+  }
+  return mine;
+}
+
 struct sparse {
   std::size_t n;
   vectors* sums;
@@ -100,10 +109,7 @@ struct sparse {
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
-    auto mine = spar::sparse_stream<float>::sparse(net.memory(), n, (n - rank + sums->size() - 1) / sums->size());
-    std::size_t e = 0;
-    for (std::size_t i = rank; i < n; i += sums->size(), ++e)
-      mine.indices()[e] = static_cast<std::uint32_t>(i), mine.values()[e] = 1 + static_cast<float>(i);
+    const auto mine = every_pth_entry(net.memory(), n, rank, sums->size());
     auto pending = spar::start_allreduce(net, mine, spar::ring{});
     const auto sum = co_await pending;
     sum.to_dense((*sums)[rank], spar::sum{});
