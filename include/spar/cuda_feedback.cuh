@@ -212,17 +212,17 @@ class device_feedback {
 
     template <transport Net, class Op>
     task<void> operator()(channel<Net> net, Op op) const& {
-      const cudaStream_t stream = net.net().values().stream();
+      const cudaStream_t stream = net.net().work().stream();
       if (!its->accumulated_.has_room(x.size())) detail::end_transfers(net.net());
-      net.net().values().order().follow(its->entries_.order().get()); // the last call may not have had an `on_device`
+      net.net().work().order().follow(its->entries_.order().get()); // the last call may not have had an `on_device`
       its->accumulated_.reserve(x.size());
       const std::span<T> accumulated(its->accumulated_.data(), x.size());
       const detail::device_sum<T> add_residual{its->residual(), x.data(), accumulated.data(), x.size(), stream};
       auto running =
           its->algorithm_.template reduce<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
       selected_sum<T, Index> result = co_await std::move(running);
-      if constexpr (detail::finishes<Op, T>) local::finish(net, result.sum.values(), op);
-      local::write_dense(net, std::as_const(result.sum).view(), x, op);
+      if constexpr (detail::finishes<Op, T>) net.work().finish(result.sum.values(), op, net.size());
+      net.work().write_dense(std::as_const(result.sum).view(), x, op);
       its->entries_.order().follow(stream);
     }
   };

@@ -26,9 +26,9 @@ inline constexpr bool encodes_on_device =
 /// Whether there are kernels for the streams of a schedule, which has owners of blocks only on a flat topology.
 template <class Topology, class Schedule, class T>
 inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && straight_topology<Topology> &&
-                                          requires { requires Schedule::streams_on_device; };
+                                          requires { requires Schedule::streams_anywhere; };
 template <class Storage, class Schedule>
-inline constexpr bool values_run_on_device = requires { requires Schedule::template runs_on_device<Storage>; };
+inline constexpr bool values_run_on_device = requires { requires Schedule::template values_anywhere<Storage>; };
 template <class Selector>
 inline constexpr bool selects_on_device =
     std::same_as<Selector, selector::exact_topk> || std::same_as<Selector, selector::threshold_reuse>;
@@ -76,7 +76,7 @@ class call_on_device {
   }
 
  private:
-  [[nodiscard]] device_stream& order() const noexcept { return port_->values().order(); }
+  [[nodiscard]] device_stream& order() const noexcept { return port_->work().order(); }
 
   Port* port_;
   cudaStream_t user_;
@@ -192,7 +192,7 @@ class on_device {
     const auto on_host = detail::or_abort(port_, [&] {
       const std::uint64_t end = mine.indices().size();
       const auto all = [&](std::size_t) { return index_range{0, mine.dimension()}; };
-      return run_until_done(port_, port_.streams().wrong_indices(mine.indices(), std::span(&end, 1), all));
+      return run_until_done(port_, port_.work().wrong_indices(mine.indices(), std::span(&end, 1), all));
     });
     detail::validate_indices(std::as_const(on_host).span(), mine.dimension());
     return order;

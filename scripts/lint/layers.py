@@ -18,11 +18,12 @@ LEVEL = {
     "topology": 3,
     "selector": 4,
     "model": 4,
-    "collective": 5,
-    "cuda/kernel": 6,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
-    "optimizer": 7,
-    "cuda/values": 7,
-    "system": 8,
+    "work": 5,
+    "collective": 6,
+    "cuda/kernel": 7,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
+    "optimizer": 8,
+    "cuda/values": 8,
+    "system": 9,
 }
 # The levels of the subfolders of a layer; headers directly in the layer have the level of "".
 WITHIN = {
@@ -30,8 +31,8 @@ WITHIN = {
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
     "transport": {"mpi": 0, "sim": 0, "nccl": 0, "": 1},
     "storage": {"kernel": 0, "": 1},
-    "collective": {"local": 0, "": 1, "wire": 2, "basic": 3, "compressed": 3, "allreduce": 4, "topk/pruned": 5,
-                   "tree": 5, "partial": 5, "topk": 6},
+    "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 2, "allreduce": 3, "topk/pruned": 4, "tree": 4,
+                   "partial": 4, "topk": 5},
 }
 MOST_HEADERS = 16
 MAP = "CONTRIBUTING.md"

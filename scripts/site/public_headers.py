@@ -20,7 +20,6 @@ INTERNAL = """
     collective/allreduce/fold_in.hpp
     collective/allreduce/sum_if_short.hpp
     collective/finalize.hpp
-    collective/local/
     collective/partial/activation.hpp
     collective/partial/backlog.hpp
     collective/topk/balance_and_allgather.hpp

@@ -168,7 +168,7 @@ struct keep : spar::algorithm_defaults {
   spar::task<void> operator()(spar::channel<Net> net) const& {
     auto entries = spar::sparse_stream<float>::sparse(net.memory(), x->size(), x->size());
     for (std::uint32_t i = 0; i < x->size(); ++i) entries.indices()[i] = i, entries.values()[i] = (*x)[i];
-    co_await spar::detail::keep_from(net, entries, threshold, ties);
+    co_await net.work().keep_from(entries, threshold, ties);
     kept->assign(entries.indices().begin(), entries.indices().end());
     for (std::size_t e = 0; e < kept->size(); ++e) EXPECT_EQ(entries.values()[e], (*x)[(*kept)[e]]);
   }

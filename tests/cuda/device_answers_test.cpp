@@ -87,7 +87,7 @@ void other_call_goes_on(const Algorithm& given, Other other) {
     spar::on_device gpu(net), second(net);
     const device_array<float> x(values_of(net.rank(), n)), y({1, 2, 3});
     std::optional<gate> held;
-    if (net.rank() == 0) held.emplace(gpu.transport().values().stream());
+    if (net.rank() == 0) held.emplace(gpu.transport().work().stream());
     auto call = spar::start_allreduce(gpu, spar::device_span(x.data(), n), given);
     other(net, second, y);
     if (held) {
@@ -164,7 +164,7 @@ void while_an_answer_is_awaited(const Algorithm& given, Then then, Else otherwis
     spar::on_device gpu(net);
     const device_array<float> x(values_of(net.rank(), n));
     std::optional<gate> held;
-    if (net.rank() == 0) held.emplace(gpu.transport().values().stream());
+    if (net.rank() == 0) held.emplace(gpu.transport().work().stream());
     auto call = spar::start_allreduce(gpu, spar::device_span(x.data(), n), given);
     if (held) {
       started = true;
@@ -277,18 +277,18 @@ TEST_F(device_answers, a_destroyed_coroutine_waits_for_its_work) {
     std::vector<std::uint64_t> below(2);
     const std::span<const std::uint32_t> there(indices.data(), 3);
     bool begun = false;
-    cuda_double::stall(port.values().stream());
-    cuda_double::put(port.values().stream(), [&] { begun = true; });
+    cuda_double::stall(port.work().stream());
+    cuda_double::put(port.work().stream(), [&] { begun = true; });
     {
-      const auto counting = port.streams().count_below(there, std::span(bounds), std::span(below));
+      const auto counting = port.work().count_below(there, std::span(bounds), std::span(below));
       EXPECT_FALSE(counting.done());
       EXPECT_FALSE(begun);
       EXPECT_TRUE(net.port().scheduler().polls());
     }
     EXPECT_TRUE(begun);
     EXPECT_FALSE(net.port().scheduler().polls());
-    const auto counting = port.streams().count_below(there, std::span(bounds), std::span(below));
-    cuda_double::finish(port.values().stream());
+    const auto counting = port.work().count_below(there, std::span(bounds), std::span(below));
+    cuda_double::finish(port.work().stream());
     net.progress(true);
     EXPECT_TRUE(counting.done());
     EXPECT_EQ(below, (std::vector<std::uint64_t>{1, 3}));

@@ -299,7 +299,7 @@ TEST_F(entries_on_device, travel_in_the_messages_of_the_host) {
 TEST_F(entries_on_device, are_refused_if_their_indices_are_wrong) {
   on_ranks(1, [](spar::threads& net) {
     spar::on_device gpu(net);
-    auto& streams = gpu.transport().streams();
+    auto& streams = gpu.transport().work();
     const auto error = [&](const std::vector<std::uint32_t>& indices, spar::index_range range) -> std::string {
       const device_array<std::uint32_t> x(indices);
       try {
@@ -351,7 +351,7 @@ TEST_F(entries_on_device, stay_in_their_memory_if_a_message_is_damaged) {
 TEST_F(entries_on_device, are_refused_by_a_merge_if_their_indices_are_wrong) {
   on_ranks(1, [](spar::threads& net) {
     spar::on_device gpu(net);
-    auto& streams = gpu.transport().streams();
+    auto& streams = gpu.transport().work();
     const device_array<float> values(std::vector<float>(3, 1));
     const auto error = [&](const std::vector<std::uint32_t>& first, const std::vector<std::uint32_t>& second,
                            spar::index_range range) -> std::string {

@@ -72,7 +72,7 @@ class call_values<Net> {
   }
 
  private:
-  spar::detail::device_stream& order() { return net_->port().values().order(); }
+  spar::detail::device_stream& order() { return net_->port().work().order(); }
 
   Net* net_;
   cuda_double::stream work_;
@@ -120,11 +120,11 @@ struct payload_access<Net> {
     if (on_host)
       copy();
     else
-      cuda_double::put(net.values().stream(), copy);
+      cuda_double::put(net.work().stream(), copy);
   }
   static std::vector<std::byte> read(Net& net, bool on_host, std::span<const std::byte> from) {
     if (on_host) return {from.begin(), from.end()};
-    return cuda_double::values_at(from.data(), from.size(), net.values().stream());
+    return cuda_double::values_at(from.data(), from.size(), net.work().stream());
   }
 };
 

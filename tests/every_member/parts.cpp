@@ -24,6 +24,7 @@
 #include <spar/strided.hpp>
 #include <spar/system/published.hpp>
 #include <spar/tolerance.hpp>
+#include <spar/work/host_work.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -184,11 +185,11 @@ void keep(spar::message_buffer& in) {
 }
 
 void gather(const spar::stream_view<float, index>& v, const spar::message_buffer& in, spar::pool& memory) {
-  const spar::host_place place(memory);
-  spar::gathered<float, index> all(v, 4, place);
-  spar::gathered<float, index> same(spar::sparse_stream<float, index>::copy(memory, v), 4, place);
+  const spar::host_work work(memory);
+  spar::gathered<float, index> all(v, 4, work);
+  spar::gathered<float, index> same(spar::sparse_stream<float, index>::copy(memory, v), 4, work);
   const spar::gathered<float, index> empty(1000, 2, [](std::size_t) { return std::uint64_t{0}; }, memory);
-  (void)all.encode_first(1, place);
+  (void)all.encode_first(1, work);
   (void)std::move(same).joined();
   const auto entries = spar::decode<float, index>(in, {0, 1000});
   (void)entries;

@@ -7,6 +7,7 @@
 #include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
+#include <spar/work/host_work.hpp>
 
 namespace {
 
@@ -19,7 +20,7 @@ void join_any(fuzz::input& in) {
   const std::array<T, 2> own_values{1, 2};
   const std::size_t own = std::min<std::uint64_t>(n, in.take<std::uint8_t>() % 3);
   const auto mine = spar::sparse_view(n, std::span(own_indices).first(own), std::span(own_values).first(own));
-  const spar::host_place place(memory);
+  const spar::host_work place(memory);
   spar::gathered<T, Index> have(mine, ranks, place);
   std::vector<Index> indices(own_indices.begin(), own_indices.begin() + own);
   while (have.size() < ranks) { // the rounds of Bruck's algorithm

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -64,20 +65,25 @@ struct exchange {
   const std::vector<planned_message>* plan;
 
   template <spar::transport Net>
-  static auto channel_of(const spar::channel<Net>& net, const planned_message& m) {
-    return m.on_host ? net.lane(m.lane).on_host() : net.lane(m.lane);
+  static spar::task<void> send_on(spar::channel<Net> net, spar::rank_t to, spar::payload out) {
+    auto sending = net.send(to, out);
+    co_await sending;
+  }
+  template <spar::transport Net>
+  static spar::task<void> receive_on(spar::channel<Net> net, spar::rank_t from, spar::message_buffer& in) {
+    auto receiving = net.receive(from, in);
+    co_await receiving;
   }
   template <spar::transport Net>
   static std::pmr::memory_resource& memory_of(const spar::channel<Net>& net, bool on_host) {
     if (on_host) return net.memory();
-    return net.value_memory();
+    return net.work().memory();
   }
 
   template <spar::transport Net>
   spar::task<void> operator()(spar::channel<Net> net) const {
-    using operation = decltype(net.send(0, spar::payload{}));
     std::vector<spar::buffer<std::byte>> payloads, places;
-    std::vector<operation> sending;
+    std::vector<spar::task<void>> sending;
     for (const planned_message& m : *plan) {
       if (m.from != net.rank()) continue;
       spar::payload out{.format = m.format, .count = m.sizes[0]};
@@ -87,7 +93,8 @@ struct exchange {
         payload_access<Net>::write(net.net(), m.on_host, bytes.span(), m.contents(i));
         out.pieces[i] = bytes.span();
       }
-      sending.push_back(channel_of(net, m).send(m.to, out));
+      const auto lane = net.lane(m.lane);
+      sending.push_back(m.on_host ? send_on(lane.on_host(), m.to, out) : send_on(lane, m.to, out));
     }
     for (const planned_message& m : *plan) {
       if (m.to != net.rank()) continue;
@@ -96,8 +103,9 @@ struct exchange {
       for (std::size_t i = 0; i < spar::max_pieces && m.where == destination::chosen; ++i) {
         if (m.sizes[i] > 0) in.place(i, places.emplace_back(memory_of(net, m.on_host), m.sizes[i]).span());
       }
-      auto receiving = channel_of(net, m).receive(m.from, in);
-      co_await receiving;
+      const auto lane = net.lane(m.lane);
+      auto receiving = m.on_host ? receive_on(lane.on_host(), m.from, in) : receive_on(lane, m.from, in);
+      co_await std::move(receiving);
       EXPECT_EQ(in.head().format, m.format);
       EXPECT_EQ(in.head().count, m.sizes[0]);
       for (std::size_t i = 0; i < spar::max_pieces; ++i) {
@@ -109,7 +117,7 @@ struct exchange {
         EXPECT_EQ(in.pieces()[0].size(), m.sizes[0]);
       }
     }
-    for (const operation& o : sending) co_await o;
+    for (auto& s : sending) co_await std::move(s);
   }
 };
 

@@ -4,12 +4,12 @@
 // faster and ends with the same bits on all ranks (Zhou et al., section III-B).
 #pragma once
 
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -32,12 +32,11 @@ class coded_message {
   auto send(spar::detail::outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range,
             std::uint64_t step) {
     const std::uint64_t unlike_others = step << 24 | static_cast<std::uint64_t>(net_.rank());
-    return local::then(net_,
-                       coder_.message(values.subspan(range.begin, range.size()), range.begin, unlike_others, slot.room),
-                       [this, &slot, peer](const payload& message) {
-                         slot.message = message;
-                         slot.send(net_, peer);
-                       });
+    return after(net_, coder_.message(values.subspan(range.begin, range.size()), range.begin, unlike_others, slot.room),
+                 [this, &slot, peer](const payload& message) {
+                   slot.message = message;
+                   slot.send(net_, peer);
+                 });
   }
   template <element T>
   void decode(message_buffer& came, std::span<T> out) const {
@@ -81,8 +80,8 @@ struct p2p_compressed_ring {
     const uniform_ownership owner{x.size(), p};
     detail::coded_message coded(net, codec);
     spar::detail::outgoing_piece<Net> slot;
-    message_buffer came(net.value_memory());
-    buffer<T> theirs(net.value_memory(), p > 1 ? owner[0].size() : 0);
+    message_buffer came(net.work().memory());
+    buffer<T> theirs(net.work().memory(), p > 1 ? owner[0].size() : 0);
     for (rank_t hop = 0; hop < 2 * (p - 1); ++hop) {
       const index_range given = owner[(net.rank() + 2 * p - 1 - hop) % p];
       const index_range arriving = owner[(net.rank() + 2 * p - 2 - hop) % p];
@@ -91,7 +90,7 @@ struct p2p_compressed_ring {
       const std::span<T> mine = x.subspan(arriving.begin, arriving.size());
       coded.decode(came, hop < p - 1 ? theirs.span().first(arriving.size()) : mine);
       if (hop < p - 1) {
-        local::reduce_left(net, mine, std::as_const(theirs).data(), op);
+        net.work().reduce_left(mine, std::as_const(theirs).data(), op);
         net.compute(mine.size());
       }
       co_await *slot.sending;
@@ -130,13 +129,13 @@ struct p2p_compressed_doubling {
     const index_range all{0, x.size()};
     detail::coded_message coded(net, codec);
     spar::detail::outgoing_piece<Net> slot;
-    message_buffer came(net.value_memory());
-    buffer<T> theirs(net.value_memory(), net.size() > 1 ? x.size() : 0);
+    message_buffer came(net.work().memory());
+    buffer<T> theirs(net.work().memory(), net.size() > 1 ? x.size() : 0);
     const auto reduce = [&](bool lower) {
       if (lower)
-        local::reduce_left(net, x, std::as_const(theirs).data(), op);
+        net.work().reduce_left(x, std::as_const(theirs).data(), op);
       else
-        local::reduce(net, x, std::as_const(theirs).data(), op);
+        net.work().reduce(x, std::as_const(theirs).data(), op);
       net.compute(x.size());
     };
     if (folded.has_partner() && !folded.active()) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
-#include <spar/collective/local/streams.hpp>
 #include <spar/collective/selected_sum.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -16,6 +15,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/storage/storage.hpp>
 #include <spar/topology/flat.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -199,13 +199,10 @@ struct composition {
     requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
   task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                       Prepare prepare) const& {
-    if constexpr (selects_entries && values_on_device<Net>)
+    if constexpr (selects_entries)
       return reduce_later<Index>(net, now, last, x, op, prepare);
-    else if constexpr (selects_entries)
-      return reduce(net, now, last, select_for<Index>(net, *this, now, last, x, prepare).get(), local::residual(net, x),
-                    op);
     else
-      return reduce(net, now, last, take_all<Index>(net, last, x, prepare), local::residual(net, x), op);
+      return reduce(net, now, last, take_all<Index>(net, last, x, prepare), net.work().residual(x), op);
   }
   /// Reduces the entries `mine`, which a rank has moved out of its dense values: all of them as a dense stream with the
   /// selector `everything`, otherwise a sparse stream. `residual` refers to the values that were not selected: this
@@ -281,7 +278,7 @@ struct composition {
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> as_values(channel<Net> net, stream_view<T, Index> mine, Op op,
                                           residual_view<T> residual) const& {
-    sparse_stream<T, Index> sum = local::to_dense(net, mine, op);
+    sparse_stream<T, Index> sum = to_dense(net, mine, op);
     auto running = call(net, sum.values(), op, store, residual);
     co_await std::move(running);
     co_return sum;
@@ -289,7 +286,7 @@ struct composition {
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> as_dense_stream(channel<Net> net, stream_view<T, Index> mine, Op op,
                                                 residual_view<T> residual) const& {
-    const sparse_stream<T, Index> all = local::to_dense(net, mine, op);
+    const sparse_stream<T, Index> all = to_dense(net, mine, op);
     auto running = call(net, all.view(), op, store, residual);
     co_return co_await std::move(running);
   }
@@ -297,7 +294,7 @@ struct composition {
   task<void> as_stream(channel<Net> net, std::span<T> x, Op op, residual_view<T> residual) const& {
     auto running = call(net, dense_view<Index>(std::span<const T>(x)), op, store, residual);
     const sparse_stream<T, Index> sum = co_await std::move(running);
-    local::write_dense(net, sum.view(), x, op);
+    net.work().write_dense(sum.view(), x, op);
   }
 
   /// Replaces `x` by the sum of the selected entries.
@@ -308,7 +305,7 @@ struct composition {
     const selector::nothing_to_prepare prepare;
     auto running = reduce<std::uint32_t>(net, &now, &last, x, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
-    local::write_dense(net, result.sum.view(), x, op);
+    net.work().write_dense(result.sum.view(), x, op);
   }
   template <transport Net, element T, index_type Index, class Op>
   task<selected_sum<T, Index>> keep_sum(channel<Net> net, sparse_stream<T, Index> mine, residual_view<T> residual,
@@ -318,7 +315,7 @@ struct composition {
       sparse_stream<T, Index> sum = co_await std::move(running);
       co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
     } else {
-      auto sum = local::duplicate(net, mine.view());
+      auto sum = net.work().duplicate(mine.view());
       auto running = reduce_values<Index>(net, sum.values(), op, residual);
       co_await std::move(running);
       co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
@@ -328,7 +325,7 @@ struct composition {
   task<selected_sum<T, Index>> reduce_later(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                             Prepare prepare) const& {
     sparse_stream<T, Index> mine = co_await select_for<Index>(net, *this, now, last, x, prepare);
-    auto running = reduce(net, now, last, std::move(mine), local::residual(net, x), op);
+    auto running = reduce(net, now, last, std::move(mine), net.work().residual(x), op);
     co_return co_await std::move(running);
   }
   /// Moves all values of `x` to a dense stream.
@@ -336,9 +333,9 @@ struct composition {
   static sparse_stream<T, Index> take_all(channel<Net> net, report* last, std::span<T> x, Prepare prepare) {
     prepare(0, x.size());
     *last = {.selected = x.size()};
-    auto mine = sparse_stream<T, Index>::dense(net.value_memory(), x.size(), 0, x.size());
-    local::copy(net, mine.values().data(), std::span<const T>(x));
-    local::fill(net, x, T{});
+    auto mine = sparse_stream<T, Index>::dense(net.work().memory(), x.size(), 0, x.size());
+    net.work().copy(mine.values().data(), std::span<const T>(x));
+    net.work().fill(x, T{});
     return mine;
   }
 };

@@ -3,11 +3,11 @@
 // into an average.
 #pragma once
 
-#include <spar/collective/local/values.hpp>
 #include <spar/core/address.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/sparse_stream.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <span>
 #include <string_view>
@@ -37,13 +37,13 @@ struct finalizing {
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     sparse_stream<T, Index> sum = co_await algorithm(net, mine, op);
-    local::finish(net, sum.values(), op);
+    net.work().finish(sum.values(), op, net.size());
     co_return sum;
   }
   template <transport Net, element T, class Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     co_await algorithm(net, x, op);
-    local::finish(net, x, op);
+    net.work().finish(x, op, net.size());
   }
 };
 

@@ -3,13 +3,13 @@
 // stream and back.
 #pragma once
 
-#include <spar/collective/local/streams.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -52,73 +52,22 @@ struct selected_call {
   }
 };
 
-namespace detail {
-
-/// `put_back_dropped` for streams in host memory.
-template <element T, index_type Index>
-void put_back_unlisted(sparse_stream<T, Index>& mine, std::span<const Index> winners, residual_view<T> x,
-                       pool& memory) {
-  auto dropped = sparse_stream<T, Index>::sparse(memory, mine.dimension(), mine.count());
-  Index* const indices = mine.indices().data();
-  T* const values = mine.values().data();
-  Index* const lost_indices = dropped.indices().data();
-  T* const lost_values = dropped.values().data();
-  const std::size_t count = mine.count();
-  std::size_t kept = 0;
-  std::size_t lost = 0;
-  std::size_t w = 0;
-  std::size_t e = 0;
-  while (e < count &&
-         w < winners.size()) { // each step advances by one index in `mine`, in `sum` or in both, without branches
-    const Index own = indices[e];
-    const T value = values[e];
-    const Index winner = winners[w];
-    lost_indices[lost] = own;
-    lost_values[lost] = value;
-    lost += static_cast<std::size_t>(own < winner);
-    indices[kept] = own;
-    values[kept] = value;
-    kept += static_cast<std::size_t>(own == winner);
-    e += static_cast<std::size_t>(own <= winner);
-    w += static_cast<std::size_t>(winner <= own);
-  }
-  const coo_span<T, Index> behind{{indices + e, count - e}, {values + e, count - e}};
-  x.assign(coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}});
-  x.assign(behind);
-  mine.shrink(kept);
-}
-
-} // namespace detail
-
-/// Moves the entries of `mine` whose indices are not in `sum` back to the residual `x`, so that a later call can send
-/// them. The entries whose indices are in `sum` stay in `mine`; in device memory, all stay, because their number would
-/// be needed on the host.
-template <transport Net, element T, index_type Index>
-void put_back_dropped(channel<Net> net, sparse_stream<T, Index>& mine, const stream_view<T, Index>& sum,
-                      residual_view<T> x) {
-  if constexpr (values_on_device<Net>)
-    x.assign_unlisted(std::as_const(mine).view().entries(), sum.indices());
-  else
-    detail::put_back_unlisted(mine, sum.indices(), x, net.memory());
-}
-
 /// Calls the selector of the composition `parts`, with the state `now`; `prepare` computes the values of `x` before the
 /// selector reads them. The selector moves entries out of `x` into the returned stream. Writes to `last` the number of
 /// selected entries and the seconds that the selection took. Throws `invalid_argument` if the selector returns a
 /// malformed stream.
 template <index_type Index, transport Net, class Composition, element T, class Prepare>
-local::answer<Net, sparse_stream<T, Index>>
-select_for(channel<Net> net, const Composition& parts, typename Composition::state* now,
-           typename Composition::report* last, std::span<T> x, const Prepare& prepare) {
+answer<Net, sparse_stream<T, Index>> select_for(channel<Net> net, const Composition& parts,
+                                                typename Composition::state* now, typename Composition::report* last,
+                                                std::span<T> x, const Prepare& prepare) {
   const double begin = net.net().now();
-  return local::then(
-      net, local::select<Index>(net, parts.select, x, now->select, prepare),
-      [net, last, begin](sparse_stream<T, Index>&& mine) {
-        *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
-        net.compute(0); // separates the selection from the next computation in a trace; the cost model ignores it
-        if constexpr (!values_on_device<Net>) validate(mine.view());
-        return sparse_stream<T, Index>(std::move(mine));
-      });
+  return after(net, net.work().template select<Index>(parts.select, x, now->select, prepare),
+               [net, last, begin](sparse_stream<T, Index>&& mine) {
+                 *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
+                 net.compute(
+                     0); // separates the selection from the next computation in a trace; the cost model ignores it
+                 return sparse_stream<T, Index>(std::move(mine));
+               });
 }
 
 } // namespace spar

@@ -45,17 +45,10 @@ class channel {
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
   /// The rank's pool.
   [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
-  /// Memory for values and for the payloads of messages: that of the pool or, if the values of the call are on a
-  /// device, device memory.
-  [[nodiscard]] auto& value_memory() const noexcept {
-    if constexpr (values_on_device<Net>)
-      return on_host_ ? static_cast<std::pmr::memory_resource&>(net_->memory()) : net_->value_memory();
-    else
-      return net_->memory();
-  }
-  /// Whether the values and payloads are in device memory: if the values of the call are, except on a channel
-  /// `on_host()`.
-  [[nodiscard]] bool is_on_device() const noexcept { return values_on_device<Net> && !on_host_; }
+  /// The place of the rank's values, and the work on them: a `host_work`, or the workspace of the transport.
+  [[nodiscard]] decltype(auto) work() const noexcept { return work_of(*this); }
+  /// Whether the values and payloads are in device memory.
+  static constexpr bool on_device = values_on_device<Net>;
   /// The transport.
   [[nodiscard]] Net& net() const noexcept { return *net_; }
   /// The error of the call, for its coroutines: see `task`.
@@ -89,11 +82,12 @@ class channel {
   }
 
   /// Returns a channel of this call for values and messages in host memory, such as counters, even if the values of the
-  /// call are on a device. Not for streams.
-  [[nodiscard]] channel on_host() const noexcept {
-    channel other = *this;
-    other.on_host_ = true;
-    return other;
+  /// call are on a device.
+  [[nodiscard]] auto on_host() const noexcept {
+    if constexpr (on_device)
+      return channel<std::remove_reference_t<decltype(net_->host())>>(*this, net_->host());
+    else
+      return *this;
   }
   /// Returns a channel of this call whose messages travel on the lane `number`.
   [[nodiscard]] channel lane(std::uint8_t number) const noexcept {
@@ -138,7 +132,7 @@ class channel {
     out.head.format = what.format;
     out.head.count = what.count;
     out.head.lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()};
-    if constexpr (values_on_device<Net>) out.on_device = !on_host_;
+    if constexpr (on_device) out.on_device = true;
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
       if (!out.on_device) out.head.payload_checksum = checksum_of(out.pieces); // else the transport may add it
@@ -163,12 +157,21 @@ class channel {
   auto receive(rank_t number, message_buffer& in) const {
     check_address(number);
     const rank_t peer = rank_of(number);
-    if constexpr (values_on_device<Net>) in.set_on_device(!on_host_);
+    if constexpr (on_device) in.set_on_device(true);
     using inner = decltype(net_->receive(in, peer, tag_t{}));
     return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
   }
 
  private:
+  template <transport Other>
+  friend class channel;
+
+  /// The channel of the same call and rank over another transport.
+  template <transport Other>
+  channel(const channel<Other>& other, Net& net) noexcept
+      : net_(&net), call_(other.call_), agreed_(other.agreed_), order_(other.order_), number_(other.number_),
+        lane_(other.lane_) {}
+
   template <class Inner>
   class checked_receive : public forwarding_awaiter<Inner> {
    public:
@@ -227,7 +230,6 @@ class channel {
   const rank_t* order_ = nullptr; // order_[i] is the rank with the number i; null if each rank keeps its number
   rank_t number_;
   std::uint8_t lane_ = 0;
-  bool on_host_ = false;
 };
 
 } // namespace spar

@@ -59,12 +59,12 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
   { net.memory() } -> std::same_as<pool&>;
 };
 
-/// A transport for calls on values in device memory. `values()` puts the work of the rank on these values into a stream
-/// of the device (see collective/local/values.hpp); `value_memory()` is device memory for values and payloads.
+/// A transport for calls on values in device memory. `work()` is the place of these values, and the work on them (see
+/// `channel::work`); `host()` is the transport of messages in host memory.
 template <class Net>
 concept values_on_device = requires(Net& net) {
-  net.values();
-  net.value_memory();
+  net.work();
+  net.host();
 };
 
 namespace detail {

@@ -16,62 +16,21 @@
 
 namespace spar {
 
-/// Copies streams in host memory. A place for streams in other memory has the same members.
-class host_place {
- public:
-  /// Allocates from `memory`.
-  explicit host_place(pool& memory) noexcept : memory_(&memory) {}
-
-  /// Memory for entries.
-  [[nodiscard]] pool& memory() const noexcept { return *memory_; }
-  /// Memory for lists, which are always on the host.
-  [[nodiscard]] pool& lists() const noexcept { return *memory_; }
-
-  /// Returns a copy of `v`.
-  template <element T, index_type Index>
-  [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
-    return sparse_stream<T, Index>::copy(*memory_, v);
-  }
-  /// Overwrites the entries `at`, `at` + 1, and so on of `to` with the entries of `v`.
-  template <element T, index_type Index>
-  static void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) noexcept {
-    to.write(at, v);
-  }
-  /// Overwrites the entries of `to` with those of the sparse streams `from`, at most four, one after the other.
-  template <element T, index_type Index>
-  static void write_pieces(sparse_stream<T, Index>& to, std::span<const stream_view<T, Index>> from) noexcept {
-    std::size_t at = 0;
-    for (const auto& v : from) {
-      to.write(at, v);
-      at += v.count();
-    }
-  }
-  /// Returns `list` as a piece of a message, whose other pieces are entries. May make the piece in `room`, which must
-  /// then outlive the message.
-  static std::span<const std::uint64_t> to_message(std::span<const std::uint64_t> list,
-                                                   buffer<std::uint64_t>&) noexcept {
-    return list;
-  }
-
- private:
-  pool* memory_;
-};
-
 /// Sparse streams of several ranks ("parts"), stored one after the other in two contiguous arrays: one of indices, one
-/// of values. The indices of each part ascend. The argument `place` of some members, such as a `host_place`, allocates
+/// of values. The indices of each part ascend. The argument `work` of some members, such as a `host_work`, allocates
 /// and copies entries.
 template <element T, index_type Index = std::uint32_t>
 class gathered {
  public:
   /// Constructs an object with one part, a copy of `first`. `parts` is the maximum number of parts of the objects that
   /// the overload of `joined` with a message derives from this object.
-  template <class Place>
-  gathered(const stream_view<T, Index>& first, std::size_t parts, const Place& place)
-      : gathered(place.duplicate(first), parts, place) {}
+  template <class Work>
+  gathered(const stream_view<T, Index>& first, std::size_t parts, Work&& work)
+      : gathered(work.duplicate(first), parts, work) {}
   /// The same with the stream `first` itself.
-  template <class Place>
-  gathered(sparse_stream<T, Index>&& first, std::size_t parts, const Place& place)
-      : entries_(std::move(first)), begins_(place.lists(), parts + 1), parts_(1) {
+  template <class Work>
+  gathered(sparse_stream<T, Index>&& first, std::size_t parts, Work&& work)
+      : entries_(std::move(first)), begins_(work.lists(), parts + 1), parts_(1) {
     begin(0) = 0;
     begin(1) = entries_.count();
   }
@@ -121,9 +80,9 @@ class gathered {
 
   /// Returns a message with the first `parts` parts: the position at which each part ends, then all indices, then all
   /// values. The message refers to the memory of this object.
-  template <class Place>
-  [[nodiscard]] payload encode_first(std::size_t parts, const Place& place) {
-    const auto ends = place.to_message(this->ends().first(parts), sent_);
+  template <class Work>
+  [[nodiscard]] payload encode_first(std::size_t parts, Work&& work) {
+    const auto ends = work.to_message(this->ends().first(parts), sent_);
     const sparse_stream<T, Index>& entries = entries_;
     return {wire_format::parts,
             begin(parts),
@@ -155,8 +114,8 @@ class gathered {
   /// Returns a new object with the parts of this object and those of the message `in`, which end before the entries
   /// `ends`: these parts one after the other, from part `first` on, and then the parts before part `first`. The message
   /// must have passed `check`; throws `corrupt_message` if its pieces do not consist of whole indices and values.
-  template <class Place>
-  [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends, const Place& place,
+  template <class Work>
+  [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends, Work&& work,
                                 std::size_t first = 0) const {
     const std::uint64_t own = count();
     const auto arrived = stream_view<T, Index>::sparse(dimension(), in.piece<Index>(1), in.piece<T>(2));
@@ -164,7 +123,7 @@ class gathered {
     const auto begin_of = [&](std::size_t part) {
       return part <= parts_ ? begin(part) : own + ends[part - parts_ - 1];
     };
-    gathered sum(dimension(), own + in.head().count, begins_.size() - 1, place);
+    gathered sum(dimension(), own + in.head().count, begins_.size() - 1, work);
     stream_view<T, Index> pieces[4];
     std::size_t count = 0;
     const auto append = [&](std::size_t from, std::size_t to) {
@@ -175,15 +134,15 @@ class gathered {
     };
     append(first, all);
     append(0, first);
-    place.write_pieces(sum.entries_, std::span<const stream_view<T, Index>>(pieces));
+    work.write_pieces(sum.entries_, std::span<const stream_view<T, Index>>(pieces));
     return sum;
   }
 
  private:
   /// Constructs an object without parts, with room for `parts` parts and `entries` entries in total.
-  template <class Place>
-  gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, const Place& place)
-      : entries_(sparse_stream<T, Index>::sparse(place.memory(), n, entries)), begins_(place.lists(), parts + 1) {
+  template <class Work>
+  gathered(std::uint64_t n, std::uint64_t entries, std::size_t parts, Work&& work)
+      : entries_(sparse_stream<T, Index>::sparse(work.memory(), n, entries)), begins_(work.lists(), parts + 1) {
     begin(0) = 0;
   }
 

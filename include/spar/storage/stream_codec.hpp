@@ -81,8 +81,8 @@ concept stream_codec = part_for<Codec, slot::storage> &&
                        };
 
 /// A stream codec that can also work without copying. `lend(entries)` returns a message that refers to the memory of
-/// the stream. `borrow<T, Index>(message, range)` validates the indices in a received message, and returns a view of
-/// the entries in the message.
+/// the stream. `borrow<T, Index>(message, range)` returns a view of the entries in a received message. The caller
+/// checks their indices.
 template <class Codec, class T, class Index>
 concept lending_codec =
     stream_codec<Codec, T, Index> && Codec::exact &&
@@ -117,11 +117,11 @@ struct coo {
   [[nodiscard]] static payload lend(coo_span<T, Index> entries) noexcept {
     return {wire_format::sparse, entries.size(), {std::as_bytes(entries.indices), std::as_bytes(entries.values)}};
   }
-  /// Validates the indices in the message `in` and returns a view of its entries, all in `range`. Throws
-  /// `corrupt_message` if the indices do not ascend within `range`.
+  /// Returns a view of the entries in the message `in`, whose indices are not checked. Throws `corrupt_message` if the
+  /// message is malformed.
   template <element T, index_type Index>
   [[nodiscard]] static stream_view<T, Index> borrow(const message_buffer& in, index_range range) {
-    return spar::decode<T, Index>(in, range);
+    return spar::decode_unchecked<T, Index>(in, range);
   }
 
   /// The number of bytes of `count` entries.

@@ -51,11 +51,11 @@ void check_parts(std::span<const Index> indices, std::span<const std::uint64_t> 
     check_indices(indices.subspan(begin, ends[i] - begin), range_of(i));
 }
 
-/// Returns a view of the stream in a received message, without copying. Throws `corrupt_message` if the message is
-/// malformed, if `check_with(indices, range)` throws it because the indices are not strictly ascending or not inside
-/// `range`, or if a dense stream does not have exactly `range.size()` values.
-template <element T, index_type Index, class Check>
-stream_view<T, Index> decode(const message_buffer& in, index_range range, const Check& check_with) {
+/// Returns a view of the stream in a received message, without copying. Does not read the indices: pass them to
+/// `check_indices`. Throws `corrupt_message` if the message is malformed, or if a dense stream does not have exactly
+/// `range.size()` values.
+template <element T, index_type Index>
+stream_view<T, Index> decode_unchecked(const message_buffer& in, index_range range) {
   const header& h = in.head();
   if (h.format == wire_format::dense) {
     const auto values = in.piece<T>(0);
@@ -75,14 +75,14 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range, const 
     raise<corrupt_message>({"a received sparse stream has ", indices.size(), " indices and ", values.size(),
                             " values; expected ", h.count, " of each, the number of entries in its header"});
   }
-  check_with(indices, range);
   return stream_view<T, Index>::sparse(h.dimension, indices, values);
 }
-/// Returns `decode(in, range, check_with)`, where `check_with` is `check_indices`. Throws `corrupt_message` if the
-/// message `in` is malformed, or if its indices are not strictly ascending or not inside `range`.
+/// The same, but also throws `corrupt_message` if the indices are not strictly ascending or not inside `range`.
 template <element T, index_type Index>
 stream_view<T, Index> decode(const message_buffer& in, index_range range) {
-  return decode<T, Index>(in, range, check_indices<Index>);
+  const auto stream = decode_unchecked<T, Index>(in, range);
+  check_indices(stream.indices(), range);
+  return stream;
 }
 
 } // namespace spar

@@ -67,11 +67,11 @@ inline double seconds_sparcml(const network_model& net, const call_shape& p, dou
 struct cheapest {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "cheapest";
-  /// Whether dense values, or streams, may be in device memory: those of all algorithms from which this chooses may.
+  /// Whether dense values may be in any memory: those of all algorithms from which this chooses may.
   template <class Storage>
-  static constexpr bool runs_on_device = true;
-  /// Whether streams may be in device memory: those of all algorithms from which this chooses may.
-  static constexpr bool streams_on_device = true;
+  static constexpr bool values_anywhere = true;
+  /// Whether streams may be in any memory: those of all algorithms from which this chooses may.
+  static constexpr bool streams_anywhere = true;
 
   /// The network model, for example `read_network("file")`. If empty, `cheapest` uses the model of the transport.
   std::optional<network_model> pin{};
@@ -124,7 +124,7 @@ struct cheapest {
   /// reduce these. If a rank has more nonzeros than `most_nonzeros`, all ranks reduce the dense values instead. A
   /// result that is zero has the sign + unless the dense values of all ranks were reduced.
   template <transport Net, element T, reduction<T> Op, class Storage>
-    requires(!values_on_device<Net> && storage::plain_blocks<Storage>)
+    requires(storage::plain_blocks<Storage> && workspace_of<Net>::moves_nonzeros)
   task<void> reduce_nonzeros(channel<Net> net, std::span<T> x, Op op, Storage store) const& {
     if (net.size() == 1) co_return; // `x` is the result
     using stream = sparse_stream<T, std::uint32_t>;

@@ -3,7 +3,6 @@
 // the active ranks, whose number is a power of two (Rabenseifner 2004).
 #pragma once
 
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/op.hpp>
 #include <spar/runtime/channel.hpp>
@@ -11,6 +10,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/topology/folded_ranks.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstdint>
 #include <span>
@@ -22,7 +22,7 @@ namespace spar {
 /// and then waits for the result of the whole allreduce, which replaces `x`.
 template <transport Net, element T, reduction<T> Op>
 task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op) {
-  message_buffer theirs(net.value_memory());
+  message_buffer theirs(net.work().memory());
   if (!folded.active()) {
     co_await net.send(folded.partner(), encode<T>(x));
     theirs.place(0, x);
@@ -32,7 +32,7 @@ task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op)
   // Copies the partner's values to this rank's memory, because the partner's `x` will receive the result.
   theirs.expect(x.size_bytes());
   co_await net.receive(folded.partner(), theirs);
-  local::reduce_left(net, x, theirs.piece<T>(0).data(), op);
+  net.work().reduce_left(x, theirs.piece<T>(0).data(), op);
   net.compute(x.size());
 }
 
@@ -50,10 +50,10 @@ task<sparse_stream<T, Index>> fold_in(channel<Net> net, folded_ranks folded, str
     out.keep_error(net, store, mine, range, residual);
     co_return sparse_stream<T, Index>();
   }
-  incoming<Storage, T, Index> theirs(net.value_memory());
+  incoming<Storage, T, Index> theirs(net.work().memory());
   co_await net.receive(folded.partner(), theirs);
   const auto lower = co_await theirs.view(net, store, range);
-  auto sum = co_await local::merge(net, lower, mine, range, limit, op);
+  auto sum = co_await net.work().merge(lower, mine, range, limit, op);
   net.compute(lower.count() + mine.count());
   co_return sum;
 }

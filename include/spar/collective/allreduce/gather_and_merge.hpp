@@ -23,8 +23,8 @@ namespace spar {
 struct gather_and_merge {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "gather_and_merge";
-  /// Whether streams may be in device memory: there are kernels for all work on them.
-  static constexpr bool streams_on_device = true;
+  /// Whether streams may be in any memory: all work on them is that of `channel::work`.
+  static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -47,7 +47,7 @@ struct gather_and_merge {
                                            residual_view<T> residual = {}) const& {
     sparse_stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
-      sparse_copy = co_await local::to_sparse(net, mine, op);
+      sparse_copy = co_await net.work().to_sparse(mine, op);
       mine = sparse_copy.view();
     }
     const bruck_allgather allgather;
@@ -55,7 +55,7 @@ struct gather_and_merge {
     buffer<stream_view<T, Index>> parts(net.memory(), all.size());
     for (std::size_t r = 0; r < all.size(); ++r) parts.span()[r] = all.part(r);
     const index_range whole{0, mine.dimension()};
-    auto sum = co_await local::merge_many(net, std::as_const(parts).span(), mine.dimension(), whole, op);
+    auto sum = co_await net.work().merge_many(std::as_const(parts).span(), mine.dimension(), whole, op);
     // Merging three or more streams at once takes as long as merging all their entries twice.
     net.compute(all.count() * std::min<std::size_t>(2, all.size() - 1));
     co_return sum;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <spar/collective/allreduce/fold_in.hpp>
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
@@ -14,6 +13,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstdint>
 #include <span>
@@ -29,9 +29,9 @@ namespace spar {
 struct rabenseifner {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "rabenseifner";
-  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
+  /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
-  static constexpr bool runs_on_device = storage::plain_blocks<Storage>;
+  static constexpr bool values_anywhere = storage::plain_blocks<Storage>;
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
@@ -64,7 +64,7 @@ struct rabenseifner {
     }
     if (!folded.active()) co_return;
 
-    message_buffer theirs(net.value_memory());
+    message_buffer theirs(net.work().memory());
     rank_t first = 0; // the first of the `blocks` blocks that this rank still has to reduce
     for (rank_t blocks = active; blocks > 1;) {
       blocks /= 2;
@@ -79,9 +79,9 @@ struct rabenseifner {
       theirs.expect(kept.size() * sizeof(T));
       co_await net.receive(peer, theirs);
       if (lower)
-        local::reduce(net, part(kept), theirs.piece<T>(0).data(), op);
+        net.work().reduce(part(kept), theirs.piece<T>(0).data(), op);
       else
-        local::reduce_left(net, part(kept), theirs.piece<T>(0).data(), op);
+        net.work().reduce_left(part(kept), theirs.piece<T>(0).data(), op);
       net.compute(kept.size());
       co_await sending;
     }
@@ -91,7 +91,7 @@ struct rabenseifner {
       const rank_t theirs_first = first ^ blocks;
       const index_range arriving = owner.range(theirs_first, theirs_first + blocks);
       auto sending = net.send(peer, encode<T>(part(owner.range(first, first + blocks))));
-      message_buffer in(net.value_memory());
+      message_buffer in(net.work().memory());
       in.place(0, part(arriving));
       co_await net.receive(peer, in);
       co_await sending;

@@ -4,8 +4,6 @@
 
 #include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/compressed/compressed_recursive_doubling.hpp>
-#include <spar/collective/local/streams.hpp>
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/check_number.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
@@ -15,6 +13,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstdint>
 #include <span>
@@ -33,11 +32,11 @@ namespace spar {
 struct recursive_doubling {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "recursive_doubling";
-  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
+  /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
-  static constexpr bool runs_on_device = true;
-  /// Whether streams may be in device memory: there are kernels for all work on them.
-  static constexpr bool streams_on_device = true;
+  static constexpr bool values_anywhere = true;
+  /// Whether streams may be in any memory: all work on them is that of `channel::work`.
+  static constexpr bool streams_anywhere = true;
 
   /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. A factor below 1
   /// pays off if merging sparse sums takes more time than their smaller messages save; a factor above 1 has the same
@@ -101,6 +100,33 @@ struct recursive_doubling {
   void operator()(Args&&...) && = delete;
 
  private:
+  /// Returns the streams `parts` as one. Part b has the indices of `range_of[b]`; these ranges divide [0, n). The
+  /// result is sparse if all parts are sparse, otherwise it is dense.
+  template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op>
+  static sparse_stream<T, Index> join(channel<Net> net, std::span<const sparse_stream<T, Index>> parts,
+                                      const Ownership& range_of, Op op) {
+    const std::uint64_t n = parts[0].dimension();
+    std::uint64_t entries = 0;
+    bool dense = false;
+    for (const auto& part : parts) {
+      entries += part.count();
+      dense = dense || part.is_dense();
+    }
+    auto whole = dense ? sparse_stream<T, Index>::dense(net.work().memory(), n, 0, n)
+                       : sparse_stream<T, Index>::sparse(net.work().memory(), n, entries);
+    std::size_t at = 0;
+    for (std::size_t b = 0; b < parts.size(); ++b) {
+      const auto part = parts[b].view();
+      const index_range range = range_of[static_cast<rank_t>(b)];
+      if (dense)
+        net.work().reduce_dense(std::span(&part, 1), range, whole.values().data() + range.begin, op);
+      else
+        net.work().write(whole, at, part);
+      at += part.count();
+    }
+    return whole;
+  }
+
   /// Allreduce of `parts` parts of the index range at the same time, each on its own lane.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
   task<sparse_stream<T, Index>> in_parts(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store,
@@ -116,7 +142,7 @@ struct recursive_doubling {
     for (auto& sum : running) co_await detail::until_ended<task<sparse_stream<T, Index>>>(sum);
     fixed_vector<sparse_stream<T, Index>> sums(net.memory(), parts);
     for (auto& sum : running) sums.push_back(sum.result());
-    co_return local::join(net, sums.span(), range_of, op);
+    co_return join(net, sums.span(), range_of, op);
   }
 
   /// Allreduce of streams whose indices lie in `range`.
@@ -133,9 +159,9 @@ struct recursive_doubling {
       auto folding = fold_in(net, folded, mine, range, limit, op, store, residual);
       sum = co_await std::move(folding);
       if (!folded.active()) {
-        incoming<Storage, T, Index> whole(net.value_memory());
+        incoming<Storage, T, Index> whole(net.work().memory());
         co_await net.receive(folded.partner(), whole);
-        co_return local::duplicate(net, co_await whole.view(net, store, range));
+        co_return net.work().duplicate(co_await whole.view(net, store, range));
       }
       have = sum.view();
     }
@@ -150,12 +176,12 @@ struct recursive_doubling {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       outgoing<Storage, T, Index> out;
       auto sending = net.send(peer, co_await out(net, store, have, range, group(distance)));
-      incoming<Storage, T, Index> theirs(net.value_memory());
+      incoming<Storage, T, Index> theirs(net.work().memory());
       co_await net.receive(peer, theirs);
       const auto other = co_await theirs.view(net, store, range);
       const auto own = out.settled(net, store, have, range, kept(distance));
       const bool lower = peer > net.rank();
-      auto next = co_await local::merge(net, lower ? own : other, lower ? other : own, range, limit, op);
+      auto next = co_await net.work().merge(lower ? own : other, lower ? other : own, range, limit, op);
       net.compute(other.count() + own.count());
       theirs.release();
       co_await sending;
@@ -170,10 +196,10 @@ struct recursive_doubling {
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
       if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
         const auto own = out.settled(net, store, have, range, kept(folded.active_ranks()));
-        sum = local::duplicate(net, own);
+        sum = net.work().duplicate(own);
       }
     }
-    if (net.size() == 1) sum = local::duplicate(net, mine);
+    if (net.size() == 1) sum = net.work().duplicate(mine);
     co_return sum;
   }
 
@@ -186,7 +212,7 @@ struct recursive_doubling {
     }
     if (!folded.active()) co_return;
 
-    message_buffer theirs(net.value_memory());
+    message_buffer theirs(net.work().memory());
     // Copies the peer's values to this rank's memory, because the peer changes its `x` in the same round.
     theirs.expect(x.size_bytes());
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
@@ -196,9 +222,9 @@ struct recursive_doubling {
       co_await net.receive(peer, theirs);
       co_await sending; // the send must end before `x` changes
       if (peer < net.rank())
-        local::reduce_left(net, x, theirs.piece<T>(0).data(), op);
+        net.work().reduce_left(x, theirs.piece<T>(0).data(), op);
       else
-        local::reduce(net, x, theirs.piece<T>(0).data(), op);
+        net.work().reduce(x, theirs.piece<T>(0).data(), op);
       net.compute(x.size());
     }
 

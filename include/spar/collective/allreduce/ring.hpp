@@ -4,7 +4,6 @@
 
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/compressed/compressed_ring.hpp>
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/policy/slot.hpp>
@@ -13,6 +12,7 @@
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/topology/ownership.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstdint>
 #include <span>
@@ -43,13 +43,13 @@ struct ring_reduce_scatter : algorithm_defaults {
       const index_range out = owner[(net.rank() + p - step) % p];
       const index_range mine = owner[(net.rank() + 2 * p - step - 1) % p];
       auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
-      message_buffer in(net.value_memory());
+      message_buffer in(net.work().memory());
       co_await net.receive(left, in);
       const auto partial = in.piece<T>(0);
       if (partial.size() != mine.size())
         raise<corrupt_message>(
             {"ring_reduce_scatter: a block of ", partial.size(), " values arrived; expected ", mine.size(), " values"});
-      local::reduce_left(net, x.subspan(mine.begin, mine.size()), partial.data(), op);
+      net.work().reduce_left(x.subspan(mine.begin, mine.size()), partial.data(), op);
       net.compute(mine.size());
       in.release();
       co_await sending;
@@ -118,7 +118,7 @@ struct ring_allgather : algorithm_defaults {
       const index_range out = owner[(net.rank() + p - step) % p];
       const index_range arriving = owner[(net.rank() + 2 * p - step - 1) % p];
       auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
-      message_buffer in(net.value_memory());
+      message_buffer in(net.work().memory());
       in.place(0, x.subspan(arriving.begin, arriving.size()));
       co_await net.receive(left, in);
       co_await sending;
@@ -168,9 +168,9 @@ struct ring_allgather : algorithm_defaults {
 struct ring {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "ring";
-  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
+  /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
-  static constexpr bool runs_on_device = true;
+  static constexpr bool values_anywhere = true;
 
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 

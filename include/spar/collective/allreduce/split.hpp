@@ -73,8 +73,7 @@ task<void> split_dense(channel<Net> net, stream_view<T, Index> mine, Ownership o
   const codec slices = storage::slices_of(store);
   const auto ranks = static_cast<std::size_t>(net.size());
   const index_range block = owner[net.rank()];
-  local::slices<Net, T, Index, Ownership> slice(mine, owner);
-  co_await slice.find(net);
+  const auto slice = co_await net.work().slices(mine, owner, net.size());
   outgoing_list<codec, T, Index> out(net.memory(), ranks - 1); // holds encoded slices; must outlive the sends
   all_to_all<Net, incoming<codec, T, Index>> messages(net);
   const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
@@ -89,7 +88,7 @@ task<void> split_dense(channel<Net> net, stream_view<T, Index> mine, Ownership o
     parts.span()[static_cast<std::size_t>(messages.source(i))] = co_await messages[i].view(net, slices, block);
   }
   const std::span<const stream_view<T, Index>> all = std::as_const(parts).span();
-  local::reduce_dense(net, all, block, sum, op);
+  net.work().reduce_dense(all, block, sum, op);
   net.compute(detail::entries_of(all));
   for (auto& s : messages.end()) co_await s;
 }
@@ -109,15 +108,14 @@ task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Inde
   constexpr std::size_t bucket = split_bucket;
   sparse_stream<T, Index> sparse_copy;
   if (mine.is_dense()) {
-    sparse_copy = co_await local::to_sparse(net, mine, op);
+    sparse_copy = co_await net.work().to_sparse(mine, op);
     mine = sparse_copy.view();
   }
   const codec slices = storage::slices_of(store);
   const auto ranks = static_cast<std::size_t>(net.size());
   const auto rank = static_cast<std::size_t>(net.rank());
   const index_range block = owner[net.rank()];
-  local::slices<Net, T, Index, Ownership> slice(mine, owner);
-  co_await slice.find(net);
+  const auto slice = co_await net.work().slices(mine, owner, net.size());
   outgoing_list<codec, T, Index> out(net.memory(), ranks - 1); // holds encoded slices; must outlive the sends
   all_to_all<Net, incoming<codec, T, Index>> messages(net);
   const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
@@ -133,7 +131,7 @@ task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Inde
   const std::span<const stream_view<T, Index>> all = std::as_const(parts).span();
   const auto parts_of = [&](std::size_t b) { return all.subspan(b * bucket, std::min(bucket, ranks - b * bucket)); };
   const auto merged = [&](std::span<const stream_view<T, Index>> some) {
-    return local::merge_many(net, some, mine.dimension(), block, op);
+    return net.work().merge_many(some, mine.dimension(), block, op);
   };
   fixed_vector<sparse_stream<T, Index>> sums(net.memory(), (ranks + bucket - 1) / bucket);
   for (std::size_t b = 0; b * bucket < ranks; ++b) sums.emplace_back();
@@ -143,7 +141,7 @@ task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Inde
     if (source != rank) {
       co_await messages.arrival(i);
       if (quotas.are_void(messages[i])) continue;
-      const auto part = co_await messages[i].view(net, slices, block, local::index_check::later); // by the merge
+      const auto part = co_await messages[i].view(net, slices, block, index_check::later); // by the merge
       if (part.is_dense() && part.count() > 0) {
         raise<corrupt_message>(
             {"a dense slice of ", part.count(), " values arrived in a split phase; expected a sparse slice"});

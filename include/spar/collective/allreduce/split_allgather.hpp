@@ -41,8 +41,8 @@ template <second_phase Phase = second_phase::adaptive>
 struct split_allgather {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "split_allgather";
-  /// Whether streams may be in device memory: there are kernels for all work on them.
-  static constexpr bool streams_on_device = true;
+  /// Whether streams may be in any memory: all work on them is that of `channel::work`.
+  static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -76,7 +76,7 @@ struct split_allgather {
     const uniform_ownership owner{mine.dimension(), net.size()};
     const index_range own = owner[net.rank()];
     if constexpr (Phase == second_phase::dense || !has_stream_codec<Storage>) {
-      auto sum = sparse_stream<T, Index>::dense(net.value_memory(), mine.dimension(), 0, mine.dimension());
+      auto sum = sparse_stream<T, Index>::dense(net.work().memory(), mine.dimension(), 0, mine.dimension());
       const std::span<T> values = sum.values();
       co_await split_dense(net, mine, owner, op, values.data() + own.begin, store, residual);
       co_await gather_dense(net, values, storage::blocks_of(store), residual);
@@ -86,18 +86,18 @@ struct split_allgather {
       if constexpr (Phase == second_phase::adaptive) {
         const std::uint64_t entries = co_await count_entries(net, block.count());
         if (entries > storage::delta<T, Index>(store, mine.dimension())) {
-          auto sum = sparse_stream<T, Index>::dense(net.value_memory(), mine.dimension(), 0, mine.dimension());
+          auto sum = sparse_stream<T, Index>::dense(net.work().memory(), mine.dimension(), 0, mine.dimension());
           const auto part = block.view();
-          local::reduce_dense(net, std::span(&part, 1), own, sum.values().data() + own.begin, op);
+          net.work().reduce_dense(std::span(&part, 1), own, sum.values().data() + own.begin, op);
           co_await gather_dense(net, sum.values(), storage::blocks_of(store), residual);
           co_return sum;
         }
       }
       const bruck_allgather allgather;
-      gathered<T, Index> blocks(block.view(), static_cast<std::size_t>(net.size()), local::place(net));
+      gathered<T, Index> blocks(block.view(), static_cast<std::size_t>(net.size()), net.work());
       co_await allgather.streams(net, blocks, true, storage::streams_of(store), residual);
       auto sum = std::move(blocks).joined();
-      if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = local::to_dense(net, sum.view(), op);
+      if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = to_dense(net, sum.view(), op);
       co_return sum;
     }
   }
@@ -129,7 +129,7 @@ struct split_allgather {
     const uniform_ownership owner{values.size(), net.size()};
     const auto bytes_of = [&](std::uint64_t values_in_it) { return codec.template encoded_bytes<T>(values_in_it); };
     const block_sizes sizes(owner, bytes_of);
-    buffer<std::byte> bytes(net.value_memory(), sizes.begin(net.size()));
+    buffer<std::byte> bytes(net.work().memory(), sizes.begin(net.size()));
     const auto encoded = [&](rank_t r) {
       return bytes.span().subspan(sizes.begin(r), sizes.begin(r + 1) - sizes.begin(r));
     };
@@ -137,8 +137,8 @@ struct split_allgather {
     const index_range own = owner[net.rank()];
     const block_coder coder(net, codec);
     co_await coder.encode(std::span<const T>(block(net.rank())), own.begin, encoded(net.rank()));
-    buffer<T> exact(net.value_memory(), residual.empty() ? 0 : own.size());
-    local::copy(net, exact.data(), std::span<const T>(values.subspan(own.begin, exact.size())));
+    buffer<T> exact(net.work().memory(), residual.empty() ? 0 : own.size());
+    net.work().copy(exact.data(), std::span<const T>(values.subspan(own.begin, exact.size())));
     const bruck_allgather allgather;
     co_await allgather.blocks(net, bytes.span(), sizes, wire_format::encoded);
     for (rank_t r = 0; r < net.size(); ++r) {

@@ -3,7 +3,6 @@
 // a stream is not short.
 #pragma once
 
-#include <spar/collective/local/streams.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/pool.hpp>
@@ -13,6 +12,7 @@
 #include <spar/storage/storage.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/topology/folded_ranks.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +41,7 @@ bool is_short(const stream_view<T, Index>& v) noexcept {
 /// with fewer entries than earlier calls must not request more memory (see `pool`).
 template <transport Net>
 void request_as_if_known(channel<Net> net) {
-  const buffer<std::byte> room(net.value_memory(), 2 * enclosed_bytes + pool::alignment);
+  const buffer<std::byte> room(net.work().memory(), 2 * enclosed_bytes + pool::alignment);
 }
 
 /// Returns a message with the sum of the group, if known, and the largest number in piece 2. The message refers to
@@ -51,7 +51,7 @@ payload group_message(channel<Net> net, const known_of_group& group, const strea
                       buffer<std::uint64_t>& copy) {
   if (!group.sum) request_as_if_known(net);
   payload message = group.sum ? encode(sum) : payload{wire_format::absent};
-  message.pieces[2] = std::as_bytes(local::place(net).to_message(std::span(&group.largest, 1), copy));
+  message.pieces[2] = std::as_bytes(net.work().to_message(std::span(&group.largest, 1), copy));
   return message;
 }
 
@@ -96,20 +96,20 @@ task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Inde
     const bool sends = distance > 0 || !folded.active();
     auto sending = sends ? std::optional(net.send(peer, detail::group_message(net, sent, have, copy))) : std::nullopt;
 
-    incoming<storage::coo, T, Index> in(net.value_memory());
+    incoming<storage::coo, T, Index> in(net.work().memory());
     co_await net.receive(peer, in);
     buffer<std::uint64_t> room;
-    const auto number = co_await local::read_list(net, in.template piece<std::uint64_t>(2), room);
+    const auto number = co_await net.work().read_list(in.template piece<std::uint64_t>(2), room);
     detail::learn(group, number, in.head().format != wire_format::absent, mine.dimension());
     sparse_stream<T, Index> next;
     if (group.sum) {
       const auto theirs = co_await in.view(net, storage::coo(), all);
       if (folded.active()) {
         const bool lower = peer > net.rank();
-        next = co_await local::merge(net, lower ? have : theirs, lower ? theirs : have, all, limit, op);
+        next = co_await net.work().merge(lower ? have : theirs, lower ? theirs : have, all, limit, op);
         net.compute(theirs.count() + have.count());
       } else {
-        next = local::duplicate(net, theirs);
+        next = net.work().duplicate(theirs);
       }
     }
     in.release();
@@ -128,7 +128,7 @@ task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Inde
     auto running = otherwise(group.largest);
     co_return co_await std::move(running);
   }
-  if (net.size() == 1) sum = local::duplicate(net, mine);
+  if (net.size() == 1) sum = net.work().duplicate(mine);
   co_return sum;
 }
 

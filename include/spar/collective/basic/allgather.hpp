@@ -4,13 +4,13 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
-#include <spar/collective/local/streams.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/topology/ownership.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -92,7 +92,7 @@ struct bruck_allgather : algorithm_defaults {
       const payload out{
           format, sizes.values(net.rank(), count), {piece(net.rank(), count, false), piece(net.rank(), count, true)}};
       auto sending = net.send(destination, out);
-      message_buffer in(net.value_memory());
+      message_buffer in(net.work().memory());
       in.place(0, piece(source, count, false));
       in.place(1, piece(source, count, true));
       co_await net.receive(source, in);
@@ -107,7 +107,7 @@ struct bruck_allgather : algorithm_defaults {
     requires storage_policy<Storage, T, Index>
   task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
                                       Storage store = {}, residual_view<T> residual = {}) const& {
-    gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), local::place(net));
+    gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), net.work());
     co_await streams(net, parts, owned, storage::streams_of(store), residual);
     co_return parts;
   }
@@ -121,32 +121,33 @@ struct bruck_allgather : algorithm_defaults {
   task<void> streams(channel<Net> net, gathered<T, Index>& have, bool owned, Codec = {}, residual_view<T> = {}) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{have.dimension(), p};
-    const auto place = local::place(net);
+    constexpr bool checks_later = workspace_of<Net>::checks_later;
     const auto range_of = [&](rank_t r) { return owned ? owner[r] : index_range{0, have.dimension()}; };
     // The streams are stored in order of arrival: the stream of this rank, then the streams of all higher ranks, then
     // the streams of ranks 0, 1 and so on. The last round moves the stream of rank 0 to the front.
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
-      auto sending = net.send((net.rank() + p - distance) % p, have.encode_first(count, place));
-      message_buffer in(net.value_memory());
+      auto sending = net.send((net.rank() + p - distance) % p, have.encode_first(count, net.work()));
+      message_buffer in(net.work().memory());
       co_await net.receive(source, in);
       buffer<std::uint64_t> list;
-      const std::span<const std::uint64_t> ends = co_await local::read_list(net, in.piece<std::uint64_t>(0), list);
+      const std::span<const std::uint64_t> ends = co_await net.work().read_list(in.piece<std::uint64_t>(0), list);
       have.check_ends(in, ends, count);
-      if constexpr (!values_on_device<Net>)
-        check_parts(in.piece<Index>(1), ends,
-                    [&](std::size_t part) { return range_of((source + static_cast<rank_t>(part)) % p); });
+      if constexpr (!checks_later) {
+        const auto of_part = [&](std::size_t part) { return range_of((source + static_cast<rank_t>(part)) % p); };
+        co_await net.work().check_parts(in.piece<Index>(1), ends, of_part);
+      }
       const bool last = distance >= p - distance;
       const rank_t first = last ? (p - net.rank()) % p : 0; // the position of the stream of rank 0
-      auto next = have.joined(in, ends, place, static_cast<std::size_t>(first));
+      auto next = have.joined(in, ends, net.work(), static_cast<std::size_t>(first));
       in.release();
       co_await sending;
       have = std::move(next);
     }
-    if constexpr (values_on_device<Net>) {
+    if constexpr (checks_later) {
       const auto of_part = [&](std::size_t part) { return range_of(static_cast<rank_t>(part)); };
-      if (owned && p > 1) co_await local::check_parts(net, std::as_const(have).indices(), have.ends(), of_part);
+      if (owned && p > 1) co_await net.work().check_parts(std::as_const(have).indices(), have.ends(), of_part);
     }
     // Copying and checking a gathered entry takes half as long as merging an entry.
     net.compute(have.count() / 2);

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/merge.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstdint>
 #include <span>
@@ -34,13 +34,13 @@ struct binomial_reduce : algorithm_defaults {
         co_return;
       }
       if (relative + distance >= p) continue;
-      message_buffer in(net.value_memory());
+      message_buffer in(net.work().memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = in.piece<T>(0);
       if (theirs.size() != x.size())
         raise<corrupt_message>(
             {"binomial_reduce: a vector of ", theirs.size(), " values arrived; expected ", x.size(), " values"});
-      local::reduce(net, x, theirs.data(), op);
+      net.work().reduce(x, theirs.data(), op);
       net.compute(x.size());
     }
   }
@@ -62,17 +62,17 @@ struct binomial_reduce : algorithm_defaults {
         const rank_t parent = (net.rank() + p - distance) % p;
         co_await net.send(parent, co_await out(net, store, have, all, step_of(0, net.rank())));
         out.keep_error(net, store, have, all, residual);
-        co_return sparse_stream<T, Index>::sparse(net.value_memory(), mine.dimension(), 0);
+        co_return sparse_stream<T, Index>::sparse(net.work().memory(), mine.dimension(), 0);
       }
       if (relative + distance >= p) continue;
-      incoming<Storage, T, Index> in(net.value_memory());
+      incoming<Storage, T, Index> in(net.work().memory());
       co_await net.receive((net.rank() + distance) % p, in);
       const auto theirs = co_await in.view(net, store, all);
-      sum = co_await local::merge(net, have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op);
+      sum = co_await net.work().merge(have, theirs, all, storage::delta<T, Index>(store, mine.dimension()), op);
       net.compute(theirs.count() + have.count());
       have = sum.view();
     }
-    if (p == 1) sum = local::duplicate(net, mine);
+    if (p == 1) sum = net.work().duplicate(mine);
     co_return sum;
   }
 
@@ -93,7 +93,7 @@ struct binomial_broadcast : algorithm_defaults {
     for (; distance < p && (relative & distance) == 0; distance *= 2) {
     }
     if (relative != 0) {
-      message_buffer in(net.value_memory());
+      message_buffer in(net.work().memory());
       in.place(0, x);
       co_await net.receive((net.rank() + p - distance) % p, in);
     }
@@ -118,7 +118,7 @@ struct binomial_broadcast : algorithm_defaults {
     if (relative == 0) {
       co_await whole.bring(net, store, mine, all, residual);
     } else {
-      incoming<Storage, T, Index> in(net.value_memory());
+      incoming<Storage, T, Index> in(net.work().memory());
       co_await net.receive((net.rank() + p - distance) % p, in);
       co_await whole.take(net, store, in, all);
     }

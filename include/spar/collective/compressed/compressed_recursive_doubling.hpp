@@ -3,11 +3,11 @@
 // piece by piece, for any number of ranks (Zhou et al., algorithm 2).
 #pragma once
 
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
 #include <spar/collective/wire/piece_coder.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/folded_ranks.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +43,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   const detail::pieces_of all{{0, x.size()}, coder.template message_values<T>()};
   detail::outbox<Net> out(net, all.count(), codec.template encoded_bytes<T>(all[0].size()));
   detail::read_ahead<Net> in(net);
-  buffer<T> scratch(net.value_memory(), all[0].size());
+  buffer<T> scratch(net.work().memory(), all[0].size());
   const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };
   // Ranks that encode the same sum pass the same step to the codec and therefore round alike; other ranks pass other
   // steps.
@@ -99,9 +99,9 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
         coder.decode(coder.template arrived<T>(came, mine.size()), theirs);
         came.end_loan();
         if (peer < net.rank())
-          local::reduce_left(net, mine, std::as_const(scratch).data(), op);
+          net.work().reduce_left(mine, std::as_const(scratch).data(), op);
         else
-          local::reduce(net, mine, std::as_const(scratch).data(), op);
+          net.work().reduce(mine, std::as_const(scratch).data(), op);
         net.compute(mine.size());
       }
       const bool goes_back = stage == rounds; // in the last stage, the result is sent to the inactive ranks, if any

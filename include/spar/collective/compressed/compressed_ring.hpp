@@ -3,11 +3,11 @@
 // piece by piece (Zhou et al., algorithm 1).
 #pragma once
 
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/encode_pipeline.hpp>
 #include <spar/collective/wire/piece_coder.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/ownership.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +46,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
   // slot suffice.
   detail::outbox<Net> out(net, largest.count() + 1, codec.template encoded_bytes<T>(largest[0].size()));
   detail::read_ahead<Net> in(net);
-  buffer<T> scratch(net.value_memory(), largest[0].size());
+  buffer<T> scratch(net.work().memory(), largest[0].size());
 
   in.start(left);
   for (rank_t hop = 0; hop <= last; ++hop) {

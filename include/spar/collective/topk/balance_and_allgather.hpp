@@ -97,7 +97,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   for (rank_t i = 1; i < p; ++i) {
     const rank_t peer = (rank + p - i) % p;
     if (taken(peer).size() == 0) continue;
-    receiving.emplace_back(net.receive(peer, arrived.emplace_back(net.value_memory())));
+    receiving.emplace_back(net.receive(peer, arrived.emplace_back(net.work().memory())));
     places.emplace_back(taken(peer));
   }
   for (rank_t i = 1; i < p; ++i) {
@@ -105,18 +105,18 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
     if (given(peer).size() == 0) continue;
     sending.push_back(net.send(peer, co_await out.add(net, streams, part(given(peer)), all, 0, residual)));
   }
-  auto share = sparse_stream<T, Index>::sparse(net.value_memory(), mine.dimension(), target[rank].size());
+  auto share = sparse_stream<T, Index>::sparse(net.work().memory(), mine.dimension(), target[rank].size());
   const index_range kept = given(rank);
-  if (kept.size() > 0) local::write(net, share, kept.begin - target[rank].begin, part(kept));
+  if (kept.size() > 0) net.work().write(share, kept.begin - target[rank].begin, part(kept));
   for (std::size_t i = 0; i < receiving.size(); ++i) {
     co_await receiving[i];
-    const auto theirs = co_await arrived[i].view(net, streams, all, local::index_check::later);
+    const auto theirs = co_await arrived[i].view(net, streams, all, index_check::later);
     if (theirs.count() != places[i].size() || theirs.is_dense()) {
       raise<corrupt_message>({"a message of ", theirs.count(), theirs.is_dense() ? " dense values" : " entries",
                               " arrived while the ranks balanced their shares; expected ", places[i].size(),
                               " entries"});
     }
-    local::write(net, share, places[i].begin - target[rank].begin, theirs);
+    net.work().write(share, places[i].begin - target[rank].begin, theirs);
   }
   arrived.clear();
   for (auto& s : sending) co_await s;
@@ -135,7 +135,7 @@ task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_str
   balanced = balancing_pays(bounds);
   if (balanced) mine = co_await balance_shares(net, mine.view(), bounds, store, residual);
   const bruck_allgather allgather;
-  gathered<T, Index> shares(std::move(mine), static_cast<std::size_t>(net.size()), local::place(net));
+  gathered<T, Index> shares(std::move(mine), static_cast<std::size_t>(net.size()), net.work());
   co_await allgather.streams(net, shares, false, storage::streams_of(store), residual);
   if (shares.count() != bounds.back()) {
     raise<corrupt_message>(
@@ -143,7 +143,7 @@ task<sparse_stream<T, Index>> balance_and_allgather(channel<Net> net, sparse_str
   }
   sparse_stream<T, Index> all = std::move(shares).joined();
   const index_range whole{0, all.dimension()};
-  co_await local::check_indices(net, std::as_const(all).indices(), whole);
+  co_await net.work().check_indices(std::as_const(all).indices(), whole);
   co_return all;
 }
 

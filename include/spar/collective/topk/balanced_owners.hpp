@@ -42,8 +42,8 @@ namespace spar {
 struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
-  /// Whether streams may be in device memory, on a flat topology: there are kernels for all work on them.
-  static constexpr bool streams_on_device = true;
+  /// Whether streams may be in any memory, on a flat topology: all work on them is that of `channel::work`.
+  static constexpr bool streams_anywhere = true;
 
   std::uint64_t tau = 64; ///< the owners' boundaries are computed again every `tau` calls; at least 1
 
@@ -92,13 +92,13 @@ struct balanced_owners {
         return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors);
     };
     sparse_stream<T, Index> sums = co_await owners.exchange(reduce);
-    if (sums.is_dense()) sums = co_await local::to_sparse(net, sums.view(), op);
+    if (sums.is_dense()) sums = co_await net.work().to_sparse(sums.view(), op);
     co_await owners.count(sums);
     co_await owners.threshold(sums);
     sparse_stream<T, Index> sum =
         co_await gather_shares(net, call.over, std::move(sums), owners.boundaries(), owners.shares(),
                                call.report.evened_out, call.store, call.residual);
-    put_back_dropped(net, mine, sum.view(), call.residual);
+    net.work().put_back_unlisted(mine, std::as_const(sum).indices(), call.residual);
     if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), call.residual);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }

@@ -5,13 +5,13 @@
 #pragma once
 
 #include <spar/collective/basic/bruck_allreduce.hpp>
-#include <spar/collective/local/streams.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/ownership.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -86,13 +86,13 @@ class quantile_search {
   /// Returns, for each probe, the number of this rank's entries below the probe. The caller sums these counts over all
   /// ranks in place, and then calls `narrow`.
   template <transport Net>
-  local::answer<Net, std::span<std::uint64_t>> count(channel<Net> net, std::span<const Index> mine) {
+  answer<Net, std::span<std::uint64_t>> count(channel<Net> net, std::span<const Index> mine) {
     std::size_t p = 0;
     for (const quantile& q : quantiles_) {
       for (std::uint64_t i = 0; i < probes; ++i) probes_.data()[p++] = q.probe(i);
     }
-    return local::then(net, local::count_below(net, mine, std::as_const(probes_).span(), counts_.span()),
-                       [this] { return counts_.span(); });
+    return after(net, net.work().count_below(mine, std::as_const(probes_).span(), counts_.span()),
+                 [this] { return counts_.span(); });
   }
   /// Narrows the range of each quantile. Before this call, the caller must replace each count from `count` with the sum
   /// of that count over all ranks.
@@ -151,7 +151,7 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
   const auto counters = net.on_host().template with_element<std::uint64_t>();
   const bruck_allreduce allreduce;
   buffer<std::uint64_t> totals(net.memory(), bounds.size() - 1);
-  co_await local::count_below(net, mine, std::span<const std::uint64_t>(bounds).subspan(1), totals.span());
+  co_await net.work().count_below(mine, std::span<const std::uint64_t>(bounds).subspan(1), totals.span());
   for (std::size_t b = totals.size() - 1; b > 0; --b) totals.data()[b] -= totals.data()[b - 1]; // bounds[0] is 0
   co_await allreduce(counters, totals.span());
   bool too_many = false;

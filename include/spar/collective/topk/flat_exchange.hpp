@@ -44,13 +44,13 @@ template <transport Net, straight_topology Topology, element T, index_type Index
 task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_view<T, Index> block,
                                             std::span<const std::uint64_t>, Op op, Storage store,
                                             residual_view<T> residual) {
-  gathered<T, Index> parts(block, static_cast<std::size_t>(net.size()), local::place(net));
+  gathered<T, Index> parts(block, static_cast<std::size_t>(net.size()), net.work());
   const bruck_allgather allgather;
   co_await allgather.streams(net, parts, false, storage::streams_of(store), residual);
   auto sum = std::move(parts).joined();
   const index_range all{0, sum.dimension()};
-  co_await local::check_indices(net, std::as_const(sum).indices(), all);
-  if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = local::to_dense(net, sum.view(), op);
+  co_await net.work().check_indices(std::as_const(sum).indices(), all);
+  if (sum.count() > storage::delta<T, Index>(store, sum.dimension())) sum = to_dense(net, sum.view(), op);
   co_return sum;
 }
 

@@ -3,12 +3,12 @@
 // (Ok-Topk, section 3.1.3).
 #pragma once
 
-#include <spar/collective/local/answer.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/sparse_stream.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <array>
 #include <cstddef>
@@ -34,22 +34,13 @@ struct threshold_counts {
   }
 };
 
+/// Counts the `values` above and at `threshold`.
 template <transport Net, element T>
-local::answer<Net, threshold_counts> count_from([[maybe_unused]] channel<Net> net, std::span<const T> values,
-                                                kernel::magnitude<T> threshold) {
-  if constexpr (values_on_device<Net>) {
-    const auto next = static_cast<kernel::magnitude<T>>(threshold + 1); // 0 after the greatest number
-    const kernel::magnitude<T> probes[] = {threshold, next};
-    return local::then(net, net.net().streams().count_reached(values, std::span(probes).first(next == 0 ? 1 : 2)),
-                       [](const auto& reached) { return threshold_counts{reached[2], reached[1]}; });
-  } else {
-    threshold_counts counts;
-    for (const T value : values) {
-      counts.above += kernel::magnitude_of(value) > threshold ? 1U : 0U;
-      counts.at += kernel::magnitude_of(value) == threshold ? 1U : 0U;
-    }
-    return local::ready<threshold_counts>(counts);
-  }
+answer<Net, threshold_counts> count_from(channel<Net> net, std::span<const T> values, kernel::magnitude<T> threshold) {
+  const auto next = static_cast<kernel::magnitude<T>>(threshold + 1); // 0 after the greatest number
+  const kernel::magnitude<T> probes[] = {threshold, next};
+  return after(net, net.work().count_reached(values, std::span(probes).first(next == 0 ? 1 : 2)),
+               [](const kernel::reached_counts& reached) { return threshold_counts{reached[2], reached[1]}; });
 }
 
 /// Searches for the k-th largest magnitude of all ranks' values. In each round, every rank counts how many of its
@@ -57,7 +48,7 @@ local::answer<Net, threshold_counts> count_from([[maybe_unused]] channel<Net> ne
 template <element T>
 class threshold_search {
   using key = kernel::magnitude<T>;
-  static constexpr std::size_t probes = 31;
+  static constexpr std::size_t probes = kernel::most_probes;
 
  public:
   /// The search starts at `threshold`, the threshold of the last call; `known` counts the values of all ranks above and
@@ -83,16 +74,10 @@ class threshold_search {
   /// Returns this rank's counters: for each probe, the number of values whose magnitude is at least the probe. The
   /// caller sums the counters over all ranks in place, and then calls `narrow`.
   template <transport Net>
-  local::answer<Net, std::span<std::uint64_t>> count([[maybe_unused]] channel<Net> net, std::span<const T> values) {
+  answer<Net, std::span<std::uint64_t>> count(channel<Net> net, std::span<const T> values) {
     for (std::size_t i = 0; i < probes; ++i) probes_[i] = probe(i);
-    if constexpr (values_on_device<Net>) {
-      return local::then(net, net.net().streams().count_reached(values, std::span<const key>(probes_)),
-                         [this](const auto& reached) { return add_up(reached); });
-    } else {
-      std::array<std::uint64_t, probes + 1> reached{};
-      count_reached(values, reached);
-      return local::ready<std::span<std::uint64_t>>(add_up(reached));
-    }
+    return after(net, net.work().count_reached(values, std::span<const key>(probes_)),
+                 [this](const kernel::reached_counts& reached) { return add_up(reached); });
   }
   /// Narrows the range of the search. Before this call, the caller must replace each counter from `count` with the sum
   /// of that counter over all ranks.
@@ -120,20 +105,11 @@ class threshold_search {
 
  private:
   /// Stores the counters. reached[j] is the number of values that reach exactly j of the probes.
-  std::span<std::uint64_t> add_up(const std::array<std::uint64_t, probes + 1>& reached) {
+  std::span<std::uint64_t> add_up(const kernel::reached_counts& reached) {
     std::uint64_t from = 0;
     for (std::size_t i = probes; i > 0; --i) counts_[i - 1] = from += reached[i];
     return counts_;
   }
-  void count_reached(std::span<const T> values, std::array<std::uint64_t, probes + 1>& reached) const {
-    for (const T value : values) {
-      const key m = kernel::magnitude_of(value);
-      std::size_t below = 0; // binary search without branches, because branches on random values are unpredictable
-      for (std::size_t step = (probes + 1) / 2; step > 0; step /= 2) below += probes_[below + step - 1] <= m ? step : 0;
-      ++reached[below];
-    }
-  }
-
   void look() {
     best_ = low_;
     done_ = low_ >= top_;
@@ -164,33 +140,6 @@ class threshold_search {
   std::array<key, probes> probes_{};
   std::array<std::uint64_t, probes> counts_{};
 };
-
-/// Keeps only the entries above `threshold` and the first `ties` entries at `threshold`, in their old order.
-template <element T, index_type Index>
-void keep_from(sparse_stream<T, Index>& entries, kernel::magnitude<T> threshold, std::uint64_t ties) {
-  const std::span<Index> indices = entries.indices();
-  const std::span<T> values = entries.values();
-  std::size_t kept = 0;
-  // Without branches, because the processor could not predict which entries are kept.
-  for (std::size_t e = 0; e < values.size(); ++e) {
-    const auto m = kernel::magnitude_of(values[e]);
-    const bool tie = m == threshold && ties > 0;
-    ties -= static_cast<std::uint64_t>(tie);
-    indices[kept] = indices[e];
-    values[kept] = values[e];
-    kept += static_cast<std::size_t>(m > threshold || tie);
-  }
-  entries.shrink(kept);
-}
-/// The same for entries in host or device memory, wherever the entries of the call are.
-template <transport Net, element T, index_type Index>
-local::answer<Net> keep_from([[maybe_unused]] channel<Net> net, sparse_stream<T, Index>& entries,
-                             kernel::magnitude<T> threshold, std::uint64_t ties) {
-  if constexpr (values_on_device<Net>)
-    return net.net().streams().keep_from(entries, threshold, ties);
-  else
-    return keep_from(entries, threshold, ties), local::ready<>();
-}
 
 } // namespace detail
 

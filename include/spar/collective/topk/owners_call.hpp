@@ -143,7 +143,7 @@ class owners_call {
         ++report_->threshold_rounds;
       }
     }
-    co_await detail::keep_from(net_, sums, last_threshold(), share_ties());
+    co_await net_.work().keep_from(sums, last_threshold(), share_ties());
   }
 
  private:

@@ -93,7 +93,7 @@ struct pruned_owners {
     call.report.asked = exchange.asked();
     co_await owners.threshold(sums);
     sparse_stream<T, Index> sum = co_await gather_winners(net, sums.view(), owners.shares(), exchange);
-    put_back_dropped(net, mine, sum.view(), call.residual);
+    net.work().put_back_unlisted(mine, std::as_const(sum).indices(), call.residual);
     co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 

@@ -27,8 +27,8 @@ namespace spar {
 struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
-  /// Whether streams may be in device memory, on a flat topology: there are kernels for all work on them.
-  static constexpr bool streams_on_device = true;
+  /// Whether streams may be in any memory, on a flat topology: all work on them is that of `channel::work`.
+  static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -50,7 +50,7 @@ struct quantile_owners {
     const std::uint64_t n = mine.dimension();
     sparse_stream<T, Index> sparse_copy;
     if (mine.is_dense()) {
-      sparse_copy = co_await local::to_sparse(net, mine, op);
+      sparse_copy = co_await net.work().to_sparse(mine, op);
       mine = sparse_copy.view();
     }
     const auto owners = over.owners(n, net.size());

@@ -28,8 +28,8 @@ namespace spar {
 struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";
-  /// Whether streams may be in device memory: there are kernels for all work on them.
-  static constexpr bool streams_on_device = true;
+  /// Whether streams may be in any memory: all work on them is that of `channel::work`.
+  static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -66,15 +66,15 @@ struct tree_of_topk {
         break;
       }
       if (net.rank() + distance >= p) continue;
-      incoming<Storage, T, Index> in(net.value_memory());
+      incoming<Storage, T, Index> in(net.work().memory());
       co_await net.receive(net.rank() + distance, in);
       const auto theirs = co_await in.view(net, store, all);
       if (theirs.is_dense())
         raise<corrupt_message>({"a dense stream of ", theirs.count(), " values arrived; expected the ", k,
                                 " largest entries as a sparse stream"});
       // Of entries with equal magnitudes, those with lower indices stay in the sum.
-      sum = co_await local::merge(net, have, theirs, all, never_dense, op);
-      const sparse_stream<T, Index> dropped = co_await local::keep_largest(net, sum, k);
+      sum = co_await net.work().merge(have, theirs, all, never_dense, op);
+      const sparse_stream<T, Index> dropped = co_await net.work().keep_largest(sum, k);
       residual.add(dropped.view().entries());
       net.compute(have.count() + theirs.count());
       have = sum.view();

@@ -36,9 +36,9 @@ namespace spar {
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
-  /// Whether dense values may be in device memory: all work on them is in collective/local/values.hpp.
+  /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
-  static constexpr bool runs_on_device = true;
+  static constexpr bool values_anywhere = true;
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();

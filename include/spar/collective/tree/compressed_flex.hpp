@@ -4,7 +4,6 @@
 // only once.
 #pragma once
 
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/tree/flex_cells.hpp>
 #include <spar/collective/tree/flex_level.hpp>
 #include <spar/collective/wire/block_coder.hpp>
@@ -12,6 +11,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/flex_plan.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,16 +42,16 @@ class flex_coded_sum {
     ++level_;
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
-  local::answer<Net, payload> outgoing(std::size_t part) {
+  answer<Net, payload> outgoing(std::size_t part) {
     // A different `step` at each hop, so that a codec with random rounding draws different random numbers.
     const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(net_.rank());
     const index_range range = (*plan_)[parts_[part]].range;
     const std::span<const T> own = values(part);
-    return local::then(net_, coder_.message(own, range.begin, step, (*rooms_)[part]),
-                       [this, own, first = range.begin](const payload& message) {
-                         coder_.keep_error(message, own, first, residual_, net_.value_memory());
-                         return message;
-                       });
+    return after(net_, coder_.message(own, range.begin, step, (*rooms_)[part]),
+                 [this, own, first = range.begin](const payload& message) {
+                   coder_.keep_error(message, own, first, residual_, net_.work().memory());
+                   return message;
+                 });
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
     const std::span<T> own = values(m.part);
@@ -60,9 +60,9 @@ class flex_coded_sum {
       coder_.decode(came, own);
       return 0;
     }
-    buffer<T> partial(net_.value_memory(), own.size());
+    buffer<T> partial(net_.work().memory(), own.size());
     coder_.decode(came, partial.span());
-    local::reduce_left(net_, own, std::as_const(partial).data(), op_);
+    net_.work().reduce_left(own, std::as_const(partial).data(), op_);
     return own.size();
   }
   std::uint64_t all_taken() const noexcept { return 0; }
@@ -95,8 +95,8 @@ class flex_encoded_copy {
   flex_encoded_copy(const flex_plan& plan, const encoded_cells& cells, std::span<std::byte> all) noexcept
       : plan_(&plan), cells_(&cells), all_(all) {}
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
-  [[nodiscard]] local::ready<payload> outgoing(std::size_t part) const {
-    return local::ready<payload>(
+  [[nodiscard]] ready<payload> outgoing(std::size_t part) const {
+    return ready<payload>(
         {wire_format::encoded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}});
   }
   void place(const flex_message& m, message_buffer& in) const { in.place(0, cells_->bytes(all_, range(m.part))); }
@@ -138,7 +138,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   plan->check_shape(x.size(), net.size());
   const auto bytes_of = [&](std::uint64_t values) { return codec->template encoded_bytes<T>(values); };
   const detail::encoded_cells cells(*plan, net.memory(), bytes_of);
-  buffer<std::byte> all(net.value_memory(), cells.bytes());
+  buffer<std::byte> all(net.work().memory(), cells.bytes());
   const block_coder coder(net, *codec);
   const index_range own = (*plan)[net.rank()];
   // Greater than all steps of the reduce-scatter, so that a codec with random rounding draws different random numbers.
@@ -149,7 +149,7 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
     const std::span<const T> values = x.subspan(cell.begin, cell.size());
     const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
     co_await coder.encode(values, cell.begin, bytes, step);
-    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell.begin, residual, net.value_memory());
+    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell.begin, residual, net.work().memory());
   }
   detail::flex_encoded_copy work(*plan, cells, all.span());
   co_await detail::flex_execute(net, plan, false, &work);

@@ -32,10 +32,10 @@ class flex_encoded_streams {
     sent_.emplace(*memory_, parts.size());
     std::fill_n(sent_->data(), parts.size(), payload());
   }
-  [[nodiscard]] local::ready<payload> outgoing(std::size_t part) {
+  [[nodiscard]] ready<payload> outgoing(std::size_t part) {
     payload& message = sent_->span()[part]; // all receivers in a chain get the same message
     if (message.format == wire_format{}) message = parts_of_all_.message(first(part), count(part));
-    return local::ready<payload>(message);
+    return ready<payload>(message);
   }
   void place(const flex_message&, message_buffer&) const noexcept {}
   std::uint64_t take(const flex_message& m, const message_buffer& in) {

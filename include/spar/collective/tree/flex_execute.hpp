@@ -4,7 +4,6 @@
 // plans on streams.
 #pragma once
 
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/tree/flex_encoded.hpp>
 #include <spar/collective/tree/flex_level.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
@@ -15,6 +14,7 @@
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/topology/flex_plan.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -37,9 +37,7 @@ class flex_dense {
 
   flex_dense(const flex_plan& plan, std::span<T> x) noexcept : plan_(&plan), x_(x) {}
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
-  [[nodiscard]] local::ready<payload> outgoing(std::size_t part) const {
-    return local::ready<payload>(encode<T>(values(part)));
-  }
+  [[nodiscard]] ready<payload> outgoing(std::size_t part) const { return ready<payload>(encode<T>(values(part))); }
   std::uint64_t all_taken() const noexcept { return 0; }
   void end_level() const noexcept {}
 
@@ -76,7 +74,7 @@ class flex_dense_sum : public flex_dense<T> {
           {"a partial sum of ", partial.size(), " values arrived from rank ", m.peer, "; expected ", own.size()});
     }
     if (!base::adds(m.part)) return 0;
-    local::reduce_left(net_, own, partial.data(), op_);
+    net_.work().reduce_left(own, partial.data(), op_);
     return own.size();
   }
 
@@ -276,9 +274,7 @@ class flex_stream_copy : public flex_streams<T, Index> {
       came_->span()[i] = base::plan().is_root(parts[i]) ? base::slice(i) : stream_view<T, Index>();
     }
   }
-  [[nodiscard]] local::ready<payload> outgoing(std::size_t part) const {
-    return local::ready<payload>(encode(base::slice(part)));
-  }
+  [[nodiscard]] ready<payload> outgoing(std::size_t part) const { return ready<payload>(encode(base::slice(part))); }
   std::uint64_t take(const flex_message& m, const message_buffer& in) {
     came_->span()[m.part] = decode<T, Index>(in, base::range(m.part));
     return 0;

@@ -139,7 +139,7 @@ class flex_level {
   [[nodiscard]] flex_messages& awaited() noexcept { return awaited_; }
   [[nodiscard]] fixed_vector<task<void>>& taking() noexcept { return taking_; }
   [[nodiscard]] fixed_vector<task<void>>& sending() noexcept { return sending_; }
-  auto& buffer_for_next() { return arrived_.emplace_back(net_.value_memory()); }
+  auto& buffer_for_next() { return arrived_.emplace_back(net_.work().memory()); }
   void release_buffers() noexcept { arrived_.clear(); }
 
   void begin() {

@@ -21,7 +21,7 @@ class all_to_all {
       : net_(net), sending_(net.memory(), others()), arrived_(net.memory(), others()),
         receiving_(net.memory(), others()) {
     for (rank_t i = 1; i < net.size(); ++i)
-      receiving_.emplace_back(net_.receive(source(i), arrived_.emplace_back(net.value_memory())));
+      receiving_.emplace_back(net_.receive(source(i), arrived_.emplace_back(net.work().memory())));
   }
   all_to_all(const all_to_all&) = delete;
   [[gnu::noinline]] ~all_to_all() = default;

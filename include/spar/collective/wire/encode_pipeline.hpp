@@ -54,7 +54,7 @@ class outbox {
   /// Each slot starts with `bytes` bytes of memory, usually the length of the longest message, so that no slot has to
   /// request more memory during the call.
   outbox(channel<Net> net, std::size_t count, std::size_t bytes) : slots_(net.memory(), count) {
-    for (std::size_t i = 0; i < count; ++i) slots_.emplace_back().room = buffer<std::byte>(net.value_memory(), bytes);
+    for (std::size_t i = 0; i < count; ++i) slots_.emplace_back().room = buffer<std::byte>(net.work().memory(), bytes);
   }
   outbox(const outbox&) = delete;
   /// After an error, cancels the sends that are still in flight, the latest first. In any other order, a peer that
@@ -77,7 +77,7 @@ template <transport Net>
 class read_ahead {
  public:
   explicit read_ahead(channel<Net> net)
-      : net_(net), buffers_{message_buffer(net.value_memory()), message_buffer(net.value_memory())} {}
+      : net_(net), buffers_{message_buffer(net.work().memory()), message_buffer(net.work().memory())} {}
 
   /// Starts to receive the next message from `peer`, into the buffer of the message before the previous one. The caller
   /// must no longer use this buffer.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encodes blocks of a dense vector piece by piece, in one message for each piece or, between devices, for each block.
+// Encodes blocks of a dense vector piece by piece, in one message for each piece or, among ranks that lend each other
+// their memory, for each block.
 #pragma once
 
-#include <spar/collective/local/answer.hpp>
-#include <spar/collective/local/values.hpp>
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
@@ -12,6 +11,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/wire.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +22,9 @@
 namespace spar {
 
 /// A `block_coder` of blocks that consist of pieces of `piece` values. The codec encodes or refuses each piece alone. A
-/// message has a piece, so that its transfer overlaps with the coding of others. Among devices that read each other's
-/// memory, where there is no transfer and each message takes as long as the work on a large piece, a message has a
-/// whole block, with the same decoded values.
+/// message has a piece, so that its transfer overlaps with the coding of others. Among ranks that lend each other
+/// their memory, where there is no transfer and each message takes as long as the work on a large piece, a message has
+/// a whole block, with the same decoded values.
 template <transport Net, class Codec>
 class piece_coder : public block_coder<Net, Codec> {
  public:
@@ -37,10 +37,10 @@ class piece_coder : public block_coder<Net, Codec> {
   /// of the codec.
   template <element T>
   [[nodiscard]] std::uint64_t message_values() const {
-    if constexpr (values_on_device<Net>) {
+    if constexpr (workspace_of<Net>::may_lend) {
       (void)codec_->template encoded_bytes<T>(1);
       // The encoding of a piece must be the same wherever in a block it is.
-      if (net_.net().lends() && piece_ % net_.net().values().template together<T>(*codec_) == 0)
+      if (net_.work().lends() && piece_ % net_.work().template together<T>(*codec_) == 0)
         return std::numeric_limits<std::uint64_t>::max();
     }
     return piece_;
@@ -51,17 +51,15 @@ class piece_coder : public block_coder<Net, Codec> {
   /// the rounding errors are added to `residual`, unless it is empty. For `first` and `step`, see
   /// `block_coder::encode`.
   template <element T>
-  local::answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
-                                      buffer<std::byte>& room, [[maybe_unused]] residual_view<T> residual) const {
-    if constexpr (values_on_device<Net>) {
+  answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
+                               buffer<std::byte>& room, [[maybe_unused]] residual_view<T> residual) const {
+    if constexpr (workspace_of<Net>::may_lend) {
       if (values.size() > piece_) return block_message(net_, *this, values, first, step, &room, residual);
     }
     return block_coder<Net, Codec>::message(values, first, step, room);
   }
 
  private:
-  using block_coder<Net, Codec>::message;
-
   template <element T>
   static task<payload> block_message(channel<Net> net, piece_coder coder, std::span<const T> values,
                                      std::uint64_t first, std::uint64_t step, buffer<std::byte>* room,
@@ -75,9 +73,9 @@ class piece_coder : public block_coder<Net, Codec> {
     for (std::size_t at = 0; at < values.size(); at += coder.piece_) {
       const std::size_t size = std::min<std::size_t>(coder.piece_, values.size() - at);
       const std::span<const T> piece = values.subspan(at, size);
-      const bool carried = co_await coder.carries(piece);
-      if (!carried) continue;
-      const payload one = coder.message(true, piece, first + at, step, encoded);
+      auto again = static_cast<const block_coder<Net, Codec>&>(coder).message(piece, first + at, step, encoded);
+      const payload one = co_await std::move(again);
+      if (one.format != wire_format::encoded) continue;
       coder.decode(one, rounded.subspan(at, size));
       if (!residual.empty()) residual.add_error(first + at, piece, std::as_const(rounded).data() + at);
     }

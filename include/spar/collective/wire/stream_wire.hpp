@@ -3,7 +3,6 @@
 // nothing, such as `coo`, the classes in this file encode nothing, and messages refer to the stream's own memory.
 #pragma once
 
-#include <spar/collective/local/streams.hpp>
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
@@ -12,6 +11,7 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/storage.hpp>
+#include <spar/work/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -85,24 +85,20 @@ void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::b
 /// memory can be sent as it is (entries with a lending codec, or dense values without a block codec), otherwise to
 /// `room`.
 template <transport Net, class Storage, element T, index_type Index>
-local::answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
-                                          index_range range, std::uint64_t step, buffer<std::byte>& room) {
+answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
+                                   index_range range, std::uint64_t step, buffer<std::byte>& room) {
   if (!v.is_dense()) {
     const auto streams = storage::streams_of(store);
     if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>)
-      return local::known(net, streams.lend(v.entries()));
+      return answered(net, streams.lend(v.entries()));
     else
-      return local::known(net, encode_entries(net, streams, v.entries(), range, room));
+      return answered(net, encode_entries(net, streams, v.entries(), range, room));
   }
   if constexpr (storage::plain_blocks<Storage>) {
-    return local::known(net, encode(v.values()));
+    return answered(net, encode(v.values()));
   } else {
     const auto blocks = storage::blocks_of(store);
-    const auto values = v.values();
-    return local::then(net, block_coder(net, blocks).carries(values),
-                       [net, blocks, values, first = v.first(), step, &room](bool carried) {
-                         return block_coder(net, blocks).message(carried, values, first, step, room);
-                       });
+    return block_coder(net, blocks).message(v.values(), v.first(), step, room);
   }
 }
 
@@ -127,19 +123,18 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
   const auto blocks = storage::blocks_of(store);
   const block_coder coder(net, blocks);
   const payload checked = coder.template checked<T>(came, range.size());
-  auto out = sparse_stream<T, Index>::dense(net.value_memory(), n, range.begin, range.size());
+  auto out = sparse_stream<T, Index>::dense(net.work().memory(), n, range.begin, range.size());
   coder.decode(checked, out.values());
   return out;
 }
 
-/// Returns a view of the entries in a received message, which is in device memory.
-template <element T, index_type Index, transport Net>
-task<stream_view<T, Index>> decode_on_device(channel<Net> net, const message_buffer& in, index_range range,
-                                             local::index_check when) {
-  const auto not_yet = [](std::span<const Index>, index_range) {};
-  const auto view = decode<T, Index>(in, range, not_yet);
-  if (when == local::index_check::later) return local::known(net, view);
-  return local::then(net, local::check_indices(net, view.indices(), range), [view] { return view; });
+/// Returns a view of the entries in the received message `in`, whose indices are checked `when` the caller wants it.
+template <element T, index_type Index, transport Net, class Codec>
+answer<Net, stream_view<T, Index>> borrow(channel<Net> net, const Codec& codec, const message_buffer& in,
+                                          index_range range, index_check when) {
+  const stream_view<T, Index> view = codec.template borrow<T, Index>(in, range);
+  if (workspace_of<Net>::checks_later && when == index_check::later) return answered(net, view);
+  return after(net, net.work().check_indices(view.indices(), range), [view] { return view; });
 }
 
 /// Adds the rounding errors of an encoding, `exact` - `decoded`, to `residual` at the indices of the stream.
@@ -161,10 +156,10 @@ class outgoing {
   /// Encodes the stream `v`, whose indices lie in `range`, and returns the message to send. `step` must differ between
   /// the messages of a rank in a call (see `step_of`).
   template <transport Net>
-  local::answer<Net, payload> operator()(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
-                                         index_range range, std::uint64_t step) {
-    return local::then(net, detail::encode_stream(net, store, v, range, step, room_),
-                       [this](const payload& message) { return message_ = message; });
+  answer<Net, payload> operator()(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
+                                  index_range range, std::uint64_t step) {
+    return after(net, detail::encode_stream(net, store, v, range, step, room_),
+                 [this](const payload& message) { return message_ = message; });
   }
 
   /// Returns the stream that receivers decode from the message of `v`, whose indices lie in `range`. If the receivers
@@ -208,9 +203,9 @@ class outgoing<Storage, T, Index> {
  public:
   /// Returns the message of the stream `v`.
   template <transport Net>
-  [[gnu::noinline]] local::ready<payload> operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v,
-                                                     index_range, std::uint64_t) const noexcept {
-    return local::ready<payload>(v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries()));
+  [[gnu::noinline]] ready<payload> operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v,
+                                              index_range, std::uint64_t) const noexcept {
+    return ready<payload>(v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries()));
   }
   /// Returns `v`, because nothing is rounded.
   template <transport Net>
@@ -243,11 +238,11 @@ class outgoing_list {
       return outgoing<Storage, T, Index>()(net, store, v, range, step);
     } else {
       auto& out = messages_.emplace_back();
-      return local::then(net, out(net, store, v, range, step),
-                         [&out, net, &store, v, range, residual](const payload& message) {
-                           out.keep_error(net, store, v, range, residual);
-                           return message;
-                         });
+      return after(net, out(net, store, v, range, step),
+                   [&out, net, &store, v, range, residual](const payload& message) {
+                     out.keep_error(net, store, v, range, residual);
+                     return message;
+                   });
     }
   }
 
@@ -263,28 +258,26 @@ class incoming : public message_buffer {
   using message_buffer::message_buffer;
 
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
-  /// malformed; the indices of a stream in device memory are checked `when` the caller wants it. Releases the message
+  /// malformed; the indices are checked `when` the caller wants it. Releases the message
   /// of an encoded stream after decoding, because the sender may wait for the release.
   template <transport Net>
-  local::answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range,
-                                                 [[maybe_unused]] local::index_check when = local::index_check::now) {
+  answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range,
+                                          index_check when = index_check::now) {
     const header& h = head();
-    if (h.format == wire_format::dense) return local::known(net, decode<T, Index>(*this, range));
-    if constexpr (values_on_device<Net>) {
-      if (h.format == wire_format::sparse) return detail::decode_on_device<T, Index>(net, *this, range, when);
-    } else if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
+    if (h.format == wire_format::dense) return answered(net, decode<T, Index>(*this, range));
+    if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>) {
       if (h.format == wire_format::sparse)
-        return local::known(net, storage::streams_of(store).template borrow<T, Index>(*this, range));
+        return detail::borrow<T, Index>(net, storage::streams_of(store), *this, range, when);
     }
-    const bool decodes_entries = !values_on_device<Net> && h.format == wire_format::coded; // no kernel decodes entries
-    if (!decodes_entries && h.format != wire_format::encoded) {
+    const bool coded = workspace_of<Net>::decodes_entries && h.format == wire_format::coded;
+    if (!coded && h.format != wire_format::encoded) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(h.format),
                               " arrived; expected a format that the storage of this rank can decode: 2 (dense values), "
                               "3 (encoded block), 5 (coded entries), or 1 (plain entries) with a storage like coo"});
     }
     decoded_ = detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range);
     release();
-    return local::known(net, std::as_const(decoded_).view());
+    return answered(net, std::as_const(decoded_).view());
   }
   /// Returns the payload of the received message, not decoded.
   [[nodiscard]] payload arrived_payload() const { return {head().format, head().count, {piece<std::byte>(0)}}; }
@@ -300,16 +293,12 @@ class incoming<Storage, T, Index> : public message_buffer {
   using message_buffer::message_buffer;
 
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
-  /// malformed; the indices of a stream in device memory are checked `when` the caller wants it.
+  /// malformed; the indices are checked `when` the caller wants it.
   template <transport Net>
-  [[gnu::noinline]] local::answer<Net, stream_view<T, Index>>
-  view(channel<Net> net, const Storage& store, index_range range,
-       [[maybe_unused]] local::index_check when = local::index_check::now) const {
-    if (head().format == wire_format::dense) return local::known(net, decode<T, Index>(*this, range));
-    if constexpr (values_on_device<Net>)
-      return detail::decode_on_device<T, Index>(net, *this, range, when);
-    else
-      return local::known(net, storage::streams_of(store).template borrow<T, Index>(*this, range));
+  [[gnu::noinline]] answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range,
+                                                            index_check when = index_check::now) const {
+    if (head().format == wire_format::dense) return answered(net, decode<T, Index>(*this, range));
+    return detail::borrow<T, Index>(net, storage::streams_of(store), *this, range, when);
   }
 };
 
@@ -323,33 +312,32 @@ class relayed {
   template <transport Net>
   auto bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
              residual_view<T> residual) {
-    return local::then(net, own_(net, store, v, range, 0),
-                       [this, net, &store, v, range, residual](const payload& message) {
-                         message_ = message;
-                         view_ = own_.settled(net, store, v, range, residual);
-                       });
+    return after(net, own_(net, store, v, range, 0), [this, net, &store, v, range, residual](const payload& message) {
+      message_ = message;
+      view_ = own_.settled(net, store, v, range, residual);
+    });
   }
   /// On a rank that is not the owner, copies the received stream `in`, whose indices must lie in `range`, to memory of
   /// this rank, because a message in the sender's memory cannot be forwarded. Throws `corrupt_message` if the stream is
   /// malformed.
   template <transport Net>
-  local::answer<Net> take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
+  answer<Net> take(channel<Net> net, const Storage& store, incoming<Storage, T, Index>& in, index_range range) {
     const wire_format format = in.head().format;
     owned_ = true;
     if constexpr (!storage::copies_nothing<Storage, T, Index>) {
-      if ((format == wire_format::coded && !values_on_device<Net>) || format == wire_format::encoded) {
+      if ((format == wire_format::coded && workspace_of<Net>::decodes_entries) || format == wire_format::encoded) {
         const payload came = in.arrived_payload();
         held_ = detail::decode_stream<T, Index>(net, store, came, in.head().dimension, range);
-        bytes_ = buffer<std::byte>(net.value_memory(), came.pieces[0].size());
-        local::copy(net, bytes_.data(), came.pieces[0]);
+        bytes_ = buffer<std::byte>(net.work().memory(), came.pieces[0].size());
+        net.work().copy(bytes_.data(), came.pieces[0]);
         const std::uint64_t plain = format == wire_format::coded ? came.count * (sizeof(T) + sizeof(Index)) : 0;
         message_ = {format, came.count, {std::as_const(bytes_).span()}, plain};
         view_ = std::as_const(held_).view();
-        return local::known(net);
+        return answered(net);
       }
     }
-    return local::then(net, in.view(net, store, range), [this, net](const stream_view<T, Index>& came) {
-      held_ = local::duplicate(net, came);
+    return after(net, in.view(net, store, range), [this, net](const stream_view<T, Index>& came) {
+      held_ = net.work().duplicate(came);
       view_ = std::as_const(held_).view();
       message_ = encode(view_);
     });
@@ -362,7 +350,7 @@ class relayed {
   /// Returns the stream to which `view` refers, in memory of its own, so that the stream may outlive this object.
   template <transport Net>
   [[nodiscard]] sparse_stream<T, Index> result(channel<Net> net) && {
-    return owned_ ? std::move(held_) : local::duplicate(net, view_);
+    return owned_ ? std::move(held_) : net.work().duplicate(view_);
   }
 
  private:

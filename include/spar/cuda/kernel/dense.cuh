@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Fills and combines vectors in device memory, and writes entries to one or reduces entries into one. The device's
 // versions of `kernel::combine`, `kernel::scatter`, `kernel::scatter_assign`, `kernel::scatter_difference` and
-// `put_back_dropped`.
+// `put_back_unlisted`.
 #pragma once
 
 #include <spar/core/element.hpp>

@@ -8,7 +8,7 @@
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/recycled.hpp>
-#include <spar/cuda/stream.hpp>
+#include <spar/cuda/values/values.cuh>
 #include <spar/cuda/waits.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/sparse_stream.hpp>
@@ -20,16 +20,14 @@
 
 namespace spar::detail {
 
-/// Puts copies of values and streams into a stream of a device. The functions that copy to the host are coroutines,
+/// Puts copies of values and streams into the stream of a device. The functions that copy to the host are coroutines,
 /// which wait for the copy. All functions throw `cuda_error` if CUDA fails.
-class device_copies {
+class device_copies : public device_values {
  public:
   /// `memory` is device memory, used in the order of the stream; `lists` is memory of the host, and `answers` is
   /// page-locked. `of` is told of allocations.
-  device_copies(device_stream& order, device_pool& memory, pool& lists, pool& answers, device_waits& waits,
-                const device_pool::owner& of)
-      : order_(&order), memory_(&memory), lists_(&lists), answers_(&answers), waits_(&waits), owner_(of) {}
-  device_copies(const device_copies&) = delete;
+  device_copies(device_pool& memory, pool& lists, pool& answers, device_waits& waits, const device_pool::owner& of)
+      : memory_(&memory), lists_(&lists), answers_(&answers), waits_(&waits), owner_(of) {}
 
   [[nodiscard]] device_pool& memory() const noexcept { return *memory_; }
   [[nodiscard]] pool& lists() const noexcept { return *lists_; }
@@ -41,14 +39,12 @@ class device_copies {
     if (v.is_dense())
       copy(to.values().data() + at, v.values());
     else
-      write_pieces(to, at, std::span(&v, 1));
+      write_pieces_at(to, at, std::span(&v, 1));
   }
-  /// Overwrites the entries `at`, `at` + 1, and so on of `to` with the entries of up to four sparse streams.
+  /// Overwrites the entries of `to` with those of up to four sparse streams, one after the other.
   template <element T, index_type Index>
-  void write_pieces(sparse_stream<T, Index>& to, std::size_t at, std::span<const stream_view<T, Index>> from) const {
-    kernel::entry_pieces<T, Index> pieces;
-    for (const auto& v : from) pieces.add(v.indices().data(), v.values().data(), v.count());
-    kernel::start_copy_entries(pieces, to.indices().data() + at, to.values().data() + at, stream());
+  void write_pieces(sparse_stream<T, Index>& to, std::span<const stream_view<T, Index>> from) const {
+    write_pieces_at(to, 0, from);
   }
   template <element T, index_type Index>
   [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
@@ -130,15 +126,13 @@ class device_copies {
     device_waits::wait written_;
   };
 
-  [[nodiscard]] cudaStream_t stream() const noexcept { return order_->get(); }
-
-  template <class U>
-  void copy(U* to, std::span<const U> from) const {
-    start_copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()), from.size_bytes(),
-               cudaMemcpyDeviceToDevice, stream());
-  }
-
  private:
+  template <class T, class Index>
+  void write_pieces_at(sparse_stream<T, Index>& to, std::size_t at, std::span<const stream_view<T, Index>> from) const {
+    kernel::entry_pieces<T, Index> pieces;
+    for (const auto& v : from) pieces.add(v.indices().data(), v.values().data(), v.count());
+    kernel::start_copy_entries(pieces, to.indices().data() + at, to.values().data() + at, stream());
+  }
   /// Starts to fill `host`, which is page-locked and must not be given back before the copy has ended.
   template <class U>
   void start_download(buffer<U>& host, const U* from) const {
@@ -146,7 +140,6 @@ class device_copies {
                host.size() * sizeof(U), cudaMemcpyDeviceToHost, stream());
   }
 
-  device_stream* order_;
   device_pool* memory_;
   pool* lists_;
   pool* answers_;

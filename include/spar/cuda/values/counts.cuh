@@ -6,10 +6,10 @@
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/values/copies.cuh>
 #include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/kernel/reached.hpp>
 #include <spar/storage/wire.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,7 +17,7 @@
 
 namespace spar::detail {
 
-/// Checks and counts for `device_streams`, whose description holds for them, too.
+/// Checks and counts for `device_work`, whose description holds for them, too.
 class device_counts : public device_copies {
  public:
   using device_copies::device_copies;
@@ -63,12 +63,9 @@ class device_counts : public device_copies {
     co_await room.written();
     std::copy_n(positions, below.size(), below.data());
   }
-  using reached_counts = std::array<std::uint64_t, 32>;
-  /// Returns in element j the number of values that reach exactly j of the ascending `probes`, of which there are at
-  /// most 31.
   template <kernel::ranked T>
-  [[nodiscard]] task<reached_counts> count_reached(std::span<const T> values,
-                                                   std::span<const kernel::magnitude<T>> probes) {
+  [[nodiscard]] task<kernel::reached_counts> count_reached(std::span<const T> values,
+                                                           std::span<const kernel::magnitude<T>> probes) {
     kernel::magnitude_probes<T> given{.probe = {}, .count = static_cast<unsigned>(probes.size())};
     std::copy(probes.begin(), probes.end(), given.probe);
     if (zeros_.size() == 0) {
@@ -76,7 +73,7 @@ class device_counts : public device_copies {
       clear(zeros.data(), kernel::count_words * sizeof(std::uint64_t), stream());
       zeros_ = std::move(zeros);
     }
-    host_answer<reached_counts> counts(*this, 1);
+    host_answer<kernel::reached_counts> counts(*this, 1);
     kernel::start_count_reached(values.data(), values.size(), given, counts.data()->data(), zeros_.data(), stream());
     co_await counts.written();
     co_return *counts.data();

@@ -9,7 +9,7 @@
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/stream.hpp>
-#include <spar/cuda/values/streams.cuh>
+#include <spar/cuda/values/work.cuh>
 #include <spar/cuda/waits.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
 #include <spar/selector/everything.hpp>
@@ -35,7 +35,7 @@ class device_entries {
   device_entries(const device_entries&) = delete;
 
   /// The stream of all work on the vectors.
-  [[nodiscard]] device_stream& order() noexcept { return order_; }
+  [[nodiscard]] device_stream& order() noexcept { return work_.order(); }
 
   /// Sets the `x.size` values at `accumulated` to the values of `x` plus those at `residual`, which may be null, and
   /// moves the selected entries to the host. Returns the same entries, and leaves the same state `now`, as the selector
@@ -45,19 +45,19 @@ class device_entries {
                                  const T* residual, T* accumulated) {
     net_ = {&net, [](void* of) noexcept { end_transfers(*static_cast<Net*>(of)); },
             [](void* of) { static_cast<Net*>(of)->progress(false); }};
-    order_.follow(x.stream);
+    work_.order().follow(x.stream);
     values_ = {accumulated, static_cast<std::size_t>(x.size)};
-    const device_sum<T> add_residual{residual, x.data, accumulated, x.size, order_.get()};
+    const device_sum<T> add_residual{residual, x.data, accumulated, x.size, work_.stream()};
     pool& memory = port_of(net).memory();
     if constexpr (std::same_as<Selector, selector::everything>) {
       add_residual(0, values_.size());
       auto all = sparse_stream<T, Index>::dense(memory, x.size, 0, values_.size());
-      streams_.download(all.values(), std::as_const(values_).data()).result();
-      clear(values_.data(), values_.size_bytes(), order_.get());
+      work_.download(all.values(), std::as_const(values_).data()).result();
+      clear(values_.data(), values_.size_bytes(), work_.stream());
       return all;
     } else {
-      const auto mine = streams_.template select<Index>(by, values_, now, add_residual).result();
-      return streams_.to_host(mine.view(), memory).result();
+      const auto mine = work_.template select<Index>(by, values_, now, add_residual).result();
+      return work_.to_host(mine.view(), memory).result();
     }
   }
 
@@ -73,19 +73,19 @@ class device_entries {
   /// afterwards.
   void write(const stream_view<T, Index>& sum, device_span<T> x) {
     if (sum.is_dense()) {
-      if (sum.count() < x.size) clear(x.data, static_cast<std::size_t>(x.size) * sizeof(T), order_.get());
-      streams_.upload(x.data + sum.first(), sum.values());
+      if (sum.count() < x.size) clear(x.data, static_cast<std::size_t>(x.size) * sizeof(T), work_.stream());
+      work_.upload(x.data + sum.first(), sum.values());
     } else {
       const std::span<T> out(x.data, static_cast<std::size_t>(x.size));
-      const auto indices = streams_.upload(sum.indices());
-      const auto values = streams_.upload(sum.values());
-      streams_.write_dense(stream_view<T, Index>::sparse(x.size, indices.span(), values.span()), out, T{});
+      const auto indices = work_.upload(sum.indices());
+      const auto values = work_.upload(sum.values());
+      work_.write_values(stream_view<T, Index>::sparse(x.size, indices.span(), values.span()), out, T{});
     }
-    order_.precede(x.stream);
+    work_.order().precede(x.stream);
   }
 
   /// Waits for the work on the device so far, and ignores its errors.
-  void wait() const noexcept { cudaStreamSynchronize(order_.get()); }
+  void wait() const noexcept { cudaStreamSynchronize(work_.stream()); }
 
  private:
   /// The communicator of the last `select`.
@@ -103,7 +103,7 @@ class device_entries {
     spar::ensure(what.decoded == nullptr || std::same_as<T, float>,
                  "a schedule adds rounding errors to a residual on the device whose values are not floats");
     const auto copy = [&]<class U>(const U* from) {
-      return streams_.upload(std::span<const U>(from, from == nullptr ? 0 : what.count));
+      return work_.upload(std::span<const U>(from, from == nullptr ? 0 : what.count));
     };
     const auto indices = copy(static_cast<const Index*>(what.indices));
     const auto values = copy(what.values), decoded = copy(what.decoded);
@@ -111,7 +111,7 @@ class device_entries {
     there.indices = indices.data();
     there.values = values.data();
     there.decoded = decoded.data();
-    streams_.change(values_.data(), there);
+    work_.change(values_.data(), there);
   }
 
   std::span<T> values_; // the accumulated values
@@ -125,8 +125,7 @@ class device_entries {
   pinned_resource page_locked_{allocates_};
   pool answers_{page_locked_};
   device_pool memory_{allocates_};
-  device_stream order_;
-  // No call resumes the coroutines of `streams_`: these wait inside `select`, and meanwhile make progress.
+  // No call resumes the coroutines of `work_`: these wait inside `select`, and meanwhile make progress.
   scheduler none_suspended_{lists_};
   const device_waits::progress make_progress_{[](void* self) {
                                                 const communicator& net = static_cast<device_entries*>(self)->net_;
@@ -135,7 +134,7 @@ class device_entries {
                                               },
                                               this};
   device_waits waits_{none_suspended_, make_progress_};
-  device_streams streams_{order_, memory_, lists_, answers_, waits_, allocates_};
+  device_work work_{memory_, lists_, answers_, waits_, allocates_};
 };
 
 } // namespace spar::detail

@@ -8,9 +8,7 @@
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/pieces.hpp>
-#include <spar/cuda/values/place.cuh>
-#include <spar/cuda/values/streams.cuh>
-#include <spar/cuda/values/values.cuh>
+#include <spar/cuda/values/work.cuh>
 #include <spar/cuda/waits.hpp>
 #include <spar/runtime/pending.hpp>
 #include <spar/transport/decorator.hpp>
@@ -69,10 +67,8 @@ class device_port : public decorated_port<Inner> {
     if constexpr (requires { wrapped.check_device(); }) wrapped.check_device();
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
-      values_.emplace();
-      streams_.emplace(values_->order(), memory_, this->memory(), pinned_, waits_,
-                       device_pool::owner{&end_transfers, nullptr, this});
-      if constexpr (can_lend) lends_ = agree_to_lend();
+      work_.emplace(memory_, this->memory(), pinned_, waits_, device_pool::owner{&end_transfers, nullptr, this});
+      if constexpr (can_lend) work_->set_lends(agree_to_lend());
     } catch (...) {
       abort_and_rethrow(wrapped);
     }
@@ -85,27 +81,27 @@ class device_port : public decorated_port<Inner> {
   [[nodiscard]] const detail::home_device& device() const noexcept { return device_; }
   /// Throws `invalid_argument` if another device is the current one.
   void check_device() { device_.check_current(*this, owner); }
-  [[nodiscard]] detail::device_values& values() noexcept { return *values_; }
-  [[nodiscard]] detail::device_streams& streams() noexcept { return *streams_; }
-  [[nodiscard]] detail::device_place place() noexcept { return detail::device_place(*streams_, lends_); }
-  [[nodiscard]] device_pool& value_memory() noexcept { return memory_; }
+  /// The place of the values in device memory, and the work on them.
+  [[nodiscard]] detail::device_work& work() noexcept { return *work_; }
+  /// The transport of messages in host memory.
+  [[nodiscard]] Inner& host() const noexcept { return inner(); }
   /// Whether ranks read messages in each other's device memory.
-  [[nodiscard]] bool lends() const noexcept { return lends_; }
+  [[nodiscard]] bool lends() const noexcept { return work_->lends(); }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     if constexpr (carries) {
-      if (!this->node().checksums()) return sent(inner().send(out, peer, tag, values_->stream()), *this, nullptr);
+      if (!this->node().checksums()) return sent(inner().send(out, peer, tag, work_->stream()), *this, nullptr);
     }
     message_pieces passed = out;
-    outgoing* const mine = out.on_device ? (lends_ ? lend(passed) : to_host(passed)) : nullptr;
+    outgoing* const mine = out.on_device ? (lends() ? lend(passed) : to_host(passed)) : nullptr;
     return sent(inner().send(passed, peer, tag), *this, mine);
   }
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     if constexpr (carries) {
       if (!this->node().checksums())
-        return received(inner().receive(in, peer, tag, values_->stream()), *this, in, nullptr);
+        return received(inner().receive(in, peer, tag, work_->stream()), *this, in, nullptr);
     }
-    arrival* const host = in.on_device() && !lends_ ? next_arrival() : nullptr;
+    arrival* const host = in.on_device() && !lends() ? next_arrival() : nullptr;
     message_buffer& into = host != nullptr ? host->message : in;
     return received(inner().receive(into, peer, tag), *this, in, host);
   }
@@ -126,7 +122,7 @@ class device_port : public decorated_port<Inner> {
   /// After a failed call: waits until no device uses the values of the call, which the program may free.
   void end_work() noexcept {
     end_transfers(this);
-    cudaStreamSynchronize(values_->stream());
+    cudaStreamSynchronize(work_->stream());
   }
 
  private:
@@ -255,9 +251,9 @@ class device_port : public decorated_port<Inner> {
   outgoing* lend(message_pieces& out) {
     outgoing* const mine = outgoing_.acquire();
     mine->returned = [](device_loan& loan) noexcept { end_reading(static_cast<outgoing&>(loan)); };
-    mine->sender = &values_->order();
+    mine->sender = &work_->order();
     mine->reader = nullptr;
-    mine->ready.record(values_->stream());
+    mine->ready.record(work_->stream());
     out.on_device = false; // the wrapped transport only passes the pointers on
     out.loan = mine;
     return mine;
@@ -266,10 +262,10 @@ class device_port : public decorated_port<Inner> {
   /// memory.
   void borrow(message_buffer& in) {
     auto& loan = static_cast<outgoing&>(*in.loan());
-    loan.ready.order(values_->stream());
-    loan.reader = &values_->order();
+    loan.ready.order(work_->stream());
+    loan.reader = &work_->order();
     if (in.kept())
-      in.keep_by([&](std::byte* to, const std::byte* from, std::size_t bytes) { values_->copy(to, {from, bytes}); });
+      in.keep_by([&](std::byte* to, const std::byte* from, std::size_t bytes) { work_->copy(to, {from, bytes}); });
   }
   /// Lets the sender's further work begin after the receiver's work so far. Called by the receiver's thread.
   static void end_reading(outgoing& loan) noexcept {
@@ -286,13 +282,13 @@ class device_port : public decorated_port<Inner> {
   outgoing* to_host(message_pieces& out) {
     out.on_device = false; // the wrapped transport need not know
     if (takes(padded_bytes(out.pieces)) && !this->node().checksums()) {
-      detail::check_cuda(cudaStreamSynchronize(values_->stream()), "cudaStreamSynchronize");
+      detail::check_cuda(cudaStreamSynchronize(work_->stream()), "cudaStreamSynchronize");
       return nullptr;
     }
     outgoing* const mine = outgoing_.acquire();
     mine->room = buffer<std::byte>(pinned_, padded_bytes(out.pieces));
-    out.pieces = detail::start_pack(out.pieces, mine->room.data(), cudaMemcpyDeviceToHost, values_->stream());
-    detail::check_cuda(cudaStreamSynchronize(values_->stream()), "cudaStreamSynchronize");
+    out.pieces = detail::start_pack(out.pieces, mine->room.data(), cudaMemcpyDeviceToHost, work_->stream());
+    detail::check_cuda(cudaStreamSynchronize(work_->stream()), "cudaStreamSynchronize");
     if (this->node().checksums()) out.add_payload_checksum();
     return mine;
   }
@@ -309,8 +305,8 @@ class device_port : public decorated_port<Inner> {
       pieces = pack(pieces, from.room.data());
       from.message.release(); // the sender may wait for it
     }
-    detail::start_copies(in, pieces, on_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice, values_->stream());
-    from.copied.record(values_->stream());
+    detail::start_copies(in, pieces, on_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice, work_->stream());
+    from.copied.record(work_->stream());
   }
   arrival* next_arrival() {
     const bool device = receives_on_device();
@@ -345,7 +341,6 @@ class device_port : public decorated_port<Inner> {
   }
 
   detail::home_device device_;
-  bool lends_ = false;
   detail::pinned_resource page_locked_{{&end_transfers, nullptr, this}};
   pool pinned_{page_locked_};
   device_pool memory_{{&end_transfers, &is_read_still, this}};
@@ -353,8 +348,7 @@ class device_port : public decorated_port<Inner> {
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;
   detail::device_waits waits_;
-  std::optional<detail::device_streams> streams_;
-  std::optional<detail::device_values> values_; // the last member: its destructor waits for work on the others
+  std::optional<detail::device_work> work_; // the last member: its destructor waits for work on the others
 };
 
 } // namespace spar

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The work of a rank on values in device memory (see collective/local/values.hpp).
+// The work of a rank on dense values in device memory (see work/host_work.hpp).
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -19,6 +19,9 @@ namespace spar::detail {
 /// at once, and throw `cuda_error` if CUDA fails. All pointers point to device memory.
 class device_values {
  public:
+  device_values() = default;
+  device_values(const device_values&) = delete;
+
   [[nodiscard]] device_stream& order() noexcept { return order_; }
   [[nodiscard]] cudaStream_t stream() const noexcept { return order_.get(); }
 
@@ -38,14 +41,12 @@ class device_values {
   void fill(std::span<T> x, T value) const {
     kernel::start_fill(x.data(), x.size(), value, stream());
   }
-  void copy(std::byte* to, std::span<const std::byte> from) const {
-    start_copy(to, from.data(), from.size(), cudaMemcpyDeviceToDevice, stream());
+  template <class U>
+  void copy(U* to, std::span<const U> from) const {
+    start_copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()), from.size_bytes(),
+               cudaMemcpyDeviceToDevice, stream());
   }
 
-  template <class Codec, class T>
-  void encode(const Codec& codec, std::span<const T> x, std::span<std::byte> out, block_position at) const {
-    device_codec<Codec>::encode(codec, x, out.data(), at, stream());
-  }
   template <class Codec, class T>
   void decode(const Codec& codec, std::span<const std::byte> in, std::span<T> out) const {
     device_codec<Codec>::decode(codec, in.data(), out, stream());

@@ -373,7 +373,7 @@ class pruned_exchange {
   stream_view<T, Index> mine_;
   Ownership owner_;
   Codec codec_;
-  local::slices<Net, T, Index, Ownership> slices_; // of this rank's entries, one for each owner
+  owners_slices<T, Index, Ownership> slices_; // of this rank's entries, one for each owner
   magnitude floor_;
   fixed_vector<entries> parts_;
   buffer<std::uint8_t> is_known_; // for each entry of this rank, whether its owner knows the value: 1, or else 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The work of a rank on streams whose entries are in device memory (see collective/local/streams.hpp).
+// The workspace of values in device memory: the work of a rank on them, by kernels of the device.
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
@@ -17,6 +17,7 @@
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
+#include <spar/work/slices.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -41,14 +42,44 @@ struct device_sum {
   void operator()(std::size_t, std::size_t) const { kernel::start_add(residual, x, n, sum, stream); }
 };
 
-/// Puts the work of a rank on streams of entries into a stream of a device. The functions that need an answer from the
+/// The workspace of values in device memory (see `host_work`): puts the work of a rank into the stream of a device. The
+/// functions that need an answer from the
 /// device, such as a number of entries, are coroutines, which wait for it without the help of other ranks. They put
 /// their first work into the stream before they return; await them at once, because they refer to their arguments. The
 /// results have the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails.
 /// Entries and values are in device memory; the lists of bounds, probes and counts are on the host.
-class device_streams : public device_counts {
+class device_work : public device_counts {
  public:
+  template <class T = void>
+  using answer = task<T>;
+  static constexpr bool checks_later = true;
+  static constexpr bool may_lend = true;
+  static constexpr bool decodes_entries = false;
+  static constexpr bool moves_nonzeros = false;
+
   using device_counts::device_counts;
+
+  /// Waits for the work, which may still read memory of this object.
+  ~device_work() { cudaStreamSynchronize(stream()); }
+
+  /// Whether ranks read messages in each other's memory.
+  [[nodiscard]] bool lends() const noexcept { return lends_; }
+  void set_lends(bool on) noexcept { lends_ = on; }
+
+  // Lists of messages: the processor reads one that is lent where it is.
+
+  std::span<const std::uint64_t> to_message(std::span<const std::uint64_t> list, buffer<std::uint64_t>& room) {
+    if (lends_) return list;
+    room = upload(list);
+    return std::as_const(room).span();
+  }
+  [[nodiscard]] task<std::span<const std::uint64_t>> read_list(std::span<const std::uint64_t> piece,
+                                                               buffer<std::uint64_t>& room) const {
+    if (lends_) co_return piece;
+    room = buffer<std::uint64_t>(lists(), piece.size());
+    co_await download(room.span(), piece.data());
+    co_return std::as_const(room).span();
+  }
 
   // Sums (see storage/merge.hpp).
 
@@ -139,8 +170,13 @@ class device_streams : public device_counts {
     out.shrink(count);
     co_return out;
   }
+  template <element T, index_type Index, class Op>
+  void write_dense(const stream_view<T, Index>& v, std::span<T> out, Op op) const {
+    write_values(v, out, op.template neutral<T>());
+  }
+  /// The same with `absent` at every index without an entry.
   template <element T, index_type Index>
-  void write_dense(const stream_view<T, Index>& v, std::span<T> out, T absent) const {
+  void write_values(const stream_view<T, Index>& v, std::span<T> out, T absent) const {
     if (!v.is_dense()) return write_entries(v, 0, out.data(), out.size(), absent);
     if (v.count() < out.size()) kernel::start_fill(out.data(), out.size(), absent, stream());
     copy(out.data() + v.first(), v.values());
@@ -159,7 +195,8 @@ class device_streams : public device_counts {
   }
   /// Encodes `x` to `out`. Returns false if the codec cannot encode the values; `out` is then unspecified.
   template <class Codec, class T>
-  [[nodiscard]] task<bool> encode(const Codec& codec, std::span<const T> x, std::byte* out, block_position at) const {
+  [[nodiscard]] task<bool> encode(const Codec& codec, std::span<const T> x, std::span<std::byte> out,
+                                  block_position at) const {
     const auto by = [&](const auto& chosen) { return encode(chosen, x, out, at); };
     if constexpr (requires { device_codec<Codec>::template visit<T>(codec, by); })
       return device_codec<Codec>::template visit<T>(codec, by);
@@ -169,6 +206,24 @@ class device_streams : public device_counts {
 
   // Divisions of a stream.
 
+  template <element T, index_type Index, class Ownership>
+  [[nodiscard]] task<owners_slices<T, Index, Ownership>> slices(stream_view<T, Index> whole, Ownership owner,
+                                                                rank_t ranks) {
+    buffer<std::uint64_t> cuts;
+    if (!whole.is_dense()) {
+      const auto blocks = static_cast<std::size_t>(ranks);
+      buffer<std::uint64_t> bounds(lists(), blocks + 1);
+      for (rank_t r = 0; r < ranks; ++r) bounds.span()[static_cast<std::size_t>(r)] = owner[r].begin;
+      bounds.span()[blocks] = owner[ranks - 1].end;
+      cuts = buffer<std::uint64_t>(lists(), blocks + 1);
+      co_await count_below(whole.indices(), std::as_const(bounds).span(), cuts.span());
+    }
+    co_return owners_slices<T, Index, Ownership>(whole, owner, std::move(cuts));
+  }
+  template <element T, index_type Index>
+  void put_back_unlisted(const sparse_stream<T, Index>& mine, std::span<const Index> listed, residual_view<T> x) const {
+    x.assign_unlisted(mine.view().entries(), listed);
+  }
   /// Keeps the entries above `threshold` and the first `ties` entries at it.
   template <element T, index_type Index>
   [[nodiscard]] task<void> keep_from(sparse_stream<T, Index>& s, kernel::magnitude<T> threshold,
@@ -229,7 +284,7 @@ class device_streams : public device_counts {
   template <element T>
   [[nodiscard]] residual_view<T> residual(std::span<T> x) noexcept {
     return {[](void* self, std::span<T> values, const residual_change<T>& what) {
-              static_cast<const device_streams*>(self)->change(values.data(), what);
+              static_cast<const device_work*>(self)->change(values.data(), what);
             },
             this, x};
   }
@@ -247,7 +302,7 @@ class device_streams : public device_counts {
   /// memory. The number is 0 if no kernel starts, because there are no entries.
   class counter : public host_answer<std::uint64_t> {
    public:
-    counter(const device_streams& at, std::uint64_t words) : host_answer(at, 2), words_(at.memory(), words) {}
+    counter(const device_work& at, std::uint64_t words) : host_answer(at, 2), words_(at.memory(), words) {}
     [[nodiscard]] std::uint64_t* words() noexcept { return words_.data(); }
     [[nodiscard]] std::uint64_t value() noexcept { return *data(); }
     [[nodiscard]] std::uint64_t* flag() noexcept { return data() + 1; }
@@ -298,18 +353,19 @@ class device_streams : public device_counts {
     }
   }
   template <class Codec, class T>
-  [[nodiscard]] task<bool> encode_all(Codec codec, std::span<const T> x, std::byte* out, block_position at) const {
+  [[nodiscard]] task<bool> encode_all(Codec codec, std::span<const T> x, std::span<std::byte> out,
+                                      block_position at) const {
     if constexpr (encodes_or_refuses<Codec, T>) {
       if (x.empty()) co_return true;
       host_answer<std::uint32_t> refused(*this, 1);
-      device_codec<Codec>::encode(codec, x, out, at, stream(), refused.data());
+      device_codec<Codec>::encode(codec, x, out.data(), at, stream(), refused.data());
       co_await refused.written();
       if (refused.data()[0] == 0) co_return true;
       device_codec<Codec>::refuse(codec, x.size());
       co_return false;
     } else {
       const bool carried = co_await carries_all(codec, x);
-      if (carried) device_codec<Codec>::encode(codec, x, out, at, stream());
+      if (carried) device_codec<Codec>::encode(codec, x, out.data(), at, stream());
       co_return carried;
     }
   }
@@ -362,7 +418,7 @@ class device_streams : public device_counts {
   template <class T>
   class search {
    public:
-    search(const device_streams& at, std::span<const T> x, std::uint64_t k)
+    search(const device_work& at, std::span<const T> x, std::uint64_t k)
         : cut_(at.memory(), 1), memory_(at.memory(), kernel::largest_bytes<T>(x.size(), k)) {
       kernel::start_largest(x.data(), x.size(), k, cut_.data(), memory_.data(), at.stream());
     }
@@ -388,6 +444,8 @@ class device_streams : public device_counts {
       kernel::start_scatter_difference(indices, what.values, what.decoded, what.count, x + what.begin, stream());
     }
   }
+
+  bool lends_ = false;
 };
 
 } // namespace spar::detail

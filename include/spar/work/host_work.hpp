@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The workspace of values in host memory: the work of a rank on them, by kernels of the processor.
+#pragma once
+
+#include <spar/core/index_range.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/op.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/selector/keep_largest.hpp>
+#include <spar/selector/selector.hpp>
+#include <spar/storage/codec.hpp>
+#include <spar/storage/gathered.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/reached.hpp>
+#include <spar/storage/kernel/slice.hpp>
+#include <spar/storage/merge.hpp>
+#include <spar/storage/residual_view.hpp>
+#include <spar/storage/sparse_stream.hpp>
+#include <spar/storage/wire.hpp>
+#include <spar/work/ready.hpp>
+#include <spar/work/slices.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace spar {
+
+/// A workspace is the place of a rank's values in a call, and the work on them: this class for host memory, or one with
+/// the same members for other memory, such as that of a device (see `channel::work`). The functions that return an
+/// `answer` may have to wait for a number or a check there; here they return it at once. Await an answer at once,
+/// because it may refer to the arguments of its function. All other functions of a device only start their work.
+class host_work {
+ public:
+  /// What a function returns whose result is a T.
+  template <class T = void>
+  using answer = ready<T>;
+  /// Whether the indices of messages are checked after they have been read, with the other work on them, and not as
+  /// soon as they arrive. A schedule then calls `check_indices` or `check_parts` before it uses the indices.
+  static constexpr bool checks_later = false;
+  /// Whether ranks may read messages in each other's memory (see `lends` of a device), where short messages gain
+  /// nothing.
+  static constexpr bool may_lend = false;
+  /// Whether stream codecs decode messages here; a device has no kernels for them.
+  static constexpr bool decodes_entries = true;
+  /// Whether the kernels that move all nonzeros work here.
+  static constexpr bool moves_nonzeros = true;
+
+  /// Allocates from `memory`.
+  explicit host_work(pool& memory) noexcept : memory_(&memory) {}
+
+  // Memory, and copies.
+
+  /// Memory for values, entries and the payloads of messages.
+  [[nodiscard]] pool& memory() const noexcept { return *memory_; }
+  /// Memory for lists, which are always on the host.
+  [[nodiscard]] pool& lists() const noexcept { return *memory_; }
+
+  /// Copies `from`, for example the values of a message, to `to`.
+  static void copy(std::byte* to, std::span<const std::byte> from) {
+    kernel::detail::copy(to, from.data(), from.size());
+  }
+  /// Copies values.
+  template <element T>
+  static void copy(T* to, std::span<const T> from) {
+    copy(reinterpret_cast<std::byte*>(to), std::as_bytes(from));
+  }
+  /// Sets all values of `x` to `value`.
+  template <element T>
+  static void fill(std::span<T> x, T value) {
+    kernel::detail::fill(x.data(), x.size(), value);
+  }
+  /// Returns a copy of `v`.
+  template <element T, index_type Index>
+  [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
+    return sparse_stream<T, Index>::copy(*memory_, v);
+  }
+  /// Overwrites the entries `at`, `at` + 1, and so on of `to` with the entries of `v`.
+  template <element T, index_type Index>
+  static void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) noexcept {
+    to.write(at, v);
+  }
+  /// Overwrites the entries of `to` with those of the sparse streams `from`, at most four, one after the other.
+  template <element T, index_type Index>
+  static void write_pieces(sparse_stream<T, Index>& to, std::span<const stream_view<T, Index>> from) noexcept {
+    std::size_t at = 0;
+    for (const auto& v : from) {
+      to.write(at, v);
+      at += v.count();
+    }
+  }
+  /// Returns `list` as a piece of a message, whose other pieces are entries. May make the piece in `room`, which must
+  /// then outlive the message.
+  static std::span<const std::uint64_t> to_message(std::span<const std::uint64_t> list,
+                                                   buffer<std::uint64_t>&) noexcept {
+    return list;
+  }
+  /// Returns the list that `piece` of a received message contains. May copy the list to `room`.
+  static answer<std::span<const std::uint64_t>> read_list(std::span<const std::uint64_t> piece,
+                                                          buffer<std::uint64_t>&) noexcept {
+    return ready<std::span<const std::uint64_t>>(piece);
+  }
+
+  // Dense values.
+
+  /// Computes `inout[e] = op(inout[e], right[e])` for all e.
+  template <element T, reduction<T> Op>
+  static void reduce(std::span<T> inout, const T* right, Op op) {
+    kernel::reduce(inout.data(), right, inout.size(), op);
+  }
+  /// Computes `inout[e] = op(left[e], inout[e])` for all e.
+  template <element T, reduction<T> Op>
+  static void reduce_left(std::span<T> inout, const T* left, Op op) {
+    kernel::reduce_left(inout.data(), left, inout.size(), op);
+  }
+  /// Replaces each value of `x` by `op.finish(value, ranks)`.
+  template <element T, class Op>
+  static void finish(std::span<T> x, Op op, rank_t ranks) {
+    for (T& value : x) value = op.finish(value, ranks);
+  }
+
+  // Sums of streams (see storage/merge.hpp).
+
+  /// Returns `op` applied to two streams.
+  template <element T, index_type Index, reduction<T> Op>
+  [[nodiscard]] answer<sparse_stream<T, Index>> merge(const stream_view<T, Index>& left,
+                                                      const stream_view<T, Index>& right, index_range range,
+                                                      std::uint64_t limit, Op op) const {
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::merge(left, right, range, limit, op, *memory_); });
+  }
+  /// Reduces sparse `parts` from left to right. If this workspace `checks_later`, throws `corrupt_message` unless the
+  /// indices of each part ascend strictly in `range`; otherwise, they must.
+  template <element T, index_type Index, reduction<T> Op>
+  [[nodiscard]] answer<sparse_stream<T, Index>> merge_many(std::span<const stream_view<T, Index>> parts,
+                                                           std::uint64_t n, index_range range, Op op) const {
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::merge_many(parts, n, range, op, *memory_); });
+  }
+  /// Reduces `parts` from left to right, and writes the dense values of `range` to `values`.
+  template <element T, index_type Index, reduction<T> Op>
+  static void reduce_dense(std::span<const stream_view<T, Index>> parts, index_range range, T* values, Op op) {
+    spar::reduce_dense(parts, range, values, op);
+  }
+
+  // From entries to dense values and back.
+
+  /// Returns the entries of `v` that differ from the neutral element of `op`, as a sparse stream.
+  template <element T, index_type Index, reduction<T> Op>
+  [[nodiscard]] answer<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::to_sparse(v, op, *memory_); });
+  }
+  /// Writes all values of `v` to `out`, which has room for them, with the neutral element of `op` at every index
+  /// without an entry.
+  template <element T, index_type Index, reduction<T> Op>
+  static void write_dense(const stream_view<T, Index>& v, std::span<T> out, Op op) {
+    v.to_dense(out, op);
+  }
+
+  // Divisions of a stream.
+
+  /// Returns the slices of `whole` that belong to the `ranks` owners of its indices.
+  template <element T, index_type Index, class Ownership>
+  static answer<owners_slices<T, Index, Ownership>> slices(const stream_view<T, Index>& whole, const Ownership& owner,
+                                                           rank_t) {
+    return ready(owners_slices<T, Index, Ownership>(whole, owner));
+  }
+  /// Keeps the `k` entries of largest magnitude in `s`, and returns all other entries (see `selector::keep_largest`).
+  template <element T, index_type Index>
+  [[nodiscard]] answer<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k) const {
+    return ready<sparse_stream<T, Index>>::from([&] { return selector::keep_largest(s, k, *memory_); });
+  }
+  /// Keeps only the entries above the magnitude `threshold` and the first `ties` entries at it, in their old order.
+  template <element T, index_type Index>
+  static answer<> keep_from(sparse_stream<T, Index>& s, kernel::magnitude<T> threshold, std::uint64_t ties) {
+    s.shrink(kernel::keep_from(s.indices().data(), s.values(), threshold, ties));
+    return {};
+  }
+  /// Moves the entries of `mine` whose indices are not in `listed`, which ascend, back to the residual `x`. The others
+  /// stay in `mine`; on a device all stay, because their number would be needed on the host.
+  template <element T, index_type Index>
+  void put_back_unlisted(sparse_stream<T, Index>& mine, std::span<const Index> listed, residual_view<T> x) const {
+    auto dropped = sparse_stream<T, Index>::sparse(*memory_, mine.dimension(), mine.count());
+    Index* const indices = mine.indices().data();
+    T* const values = mine.values().data();
+    Index* const lost_indices = dropped.indices().data();
+    T* const lost_values = dropped.values().data();
+    const std::size_t count = mine.count();
+    std::size_t kept = 0;
+    std::size_t lost = 0;
+    std::size_t w = 0;
+    std::size_t e = 0;
+    while (e < count &&
+           w < listed.size()) { // each step advances by one index in `mine`, in `listed` or in both, without branches
+      const Index own = indices[e];
+      const T value = values[e];
+      const Index winner = listed[w];
+      lost_indices[lost] = own;
+      lost_values[lost] = value;
+      lost += static_cast<std::size_t>(own < winner);
+      indices[kept] = own;
+      values[kept] = value;
+      kept += static_cast<std::size_t>(own == winner);
+      e += static_cast<std::size_t>(own <= winner);
+      w += static_cast<std::size_t>(winner <= own);
+    }
+    const coo_span<T, Index> behind{{indices + e, count - e}, {values + e, count - e}};
+    x.assign(coo_span<T, Index>{{lost_indices, lost}, {lost_values, lost}});
+    x.assign(behind);
+    mine.shrink(kept);
+  }
+
+  // Checks and counts.
+
+  /// Throws `corrupt_message` unless the `indices` of a received stream ascend strictly inside `range`.
+  template <index_type Index>
+  static answer<> check_indices(std::span<const Index> indices, index_range range) {
+    spar::check_indices(indices, range);
+    return {};
+  }
+  /// The same for the streams of one message (see `spar::check_parts`).
+  template <index_type Index, class RangeOf>
+  static answer<> check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends,
+                              const RangeOf& range_of) {
+    spar::check_parts(indices, ends, range_of);
+    return {};
+  }
+  /// Sets `below[b]` to the number of the ascending `indices` that are less than `bounds[b]`, for all b.
+  template <index_type Index>
+  static answer<> count_below(std::span<const Index> indices, std::span<const std::uint64_t> bounds,
+                              std::span<std::uint64_t> below) {
+    for (std::size_t b = 0; b < bounds.size(); ++b) below[b] = kernel::lower_bound(indices, bounds[b]);
+    return {};
+  }
+  /// Returns in element j the number of values that reach exactly j of the ascending `probes`, of which there are 1, 2
+  /// or 31.
+  template <element T>
+  static answer<kernel::reached_counts> count_reached(std::span<const T> values,
+                                                      std::span<const kernel::magnitude<T>> probes) {
+    return ready(kernel::count_reached(values, probes));
+  }
+
+  // Codecs of blocks of dense values.
+
+  /// Returns whether `codec` can encode `x`.
+  template <class Codec, element T>
+  static answer<bool> carries(const Codec& codec, std::span<const T> x) {
+    return ready(spar::detail::carries(codec, x));
+  }
+  /// Encodes `x` to `out`. Returns false if the codec cannot encode the values; `out` is then unspecified.
+  template <class Codec, element T>
+  static answer<bool> encode(const Codec& codec, std::span<const T> x, std::span<std::byte> out, block_position at) {
+    if (!spar::detail::carries(codec, x)) return ready(false);
+    codec.encode(x, out, at);
+    return ready(true);
+  }
+  /// Decodes `in` to `out`.
+  template <class Codec, element T>
+  static void decode(const Codec& codec, std::span<const std::byte> in, std::span<T> out) {
+    codec.decode(in, out);
+  }
+
+  /// Replaces each value of `inout` by op(decoded, value), where `in` is decoded, in one pass. Returns false, and does
+  /// nothing, if there is no such pass.
+  template <class Codec, element T, reduction<T> Op>
+  static constexpr bool reduce_left(const Codec&, std::span<const std::byte>, std::span<T>, Op) noexcept {
+    return false;
+  }
+
+  // Selections.
+
+  /// Calls a selector on `x` (see `select_from`). Calls `prepare` before it returns. Throws `invalid_argument` if the
+  /// selector returns a malformed stream.
+  template <index_type Index, class Selector, element T, class Prepare>
+  answer<sparse_stream<T, Index>> select(const Selector& by, std::span<T> x, state_of<Selector>& now,
+                                         const Prepare& prepare) const {
+    return ready<sparse_stream<T, Index>>::from([&] {
+      auto mine = select_from<Index>(by, x, *memory_, now, prepare);
+      validate(mine.view());
+      return mine;
+    });
+  }
+  /// The values that a selection leaves in `x`, as a residual.
+  template <element T>
+  static residual_view<T> residual(std::span<T> x) noexcept {
+    return residual_view<T>(x);
+  }
+
+ private:
+  pool* memory_;
+};
+
+} // namespace spar
