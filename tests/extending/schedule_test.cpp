@@ -81,7 +81,7 @@ struct even_star : star {
       sum.values()[kept++] = sum.values()[e];
     }
     sum.shrink(kept);
-    spar::put_back_dropped(net, mine, std::as_const(sum).view(), call.residual);
+    net.work().put_back_unlisted(mine, std::as_const(sum).indices(), call.residual);
     co_return spar::selected_sum<T, Index>(std::move(sum), std::move(mine));
   }
 };

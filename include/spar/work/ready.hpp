@@ -14,6 +14,7 @@ namespace spar {
 template <class T = void>
 class [[nodiscard]] ready {
  public:
+  /// Holds `result`.
   explicit ready(T result) noexcept : result_(std::move(result)) {}
   /// Constructs the result in place: `make()` returns it.
   template <class Make>
@@ -32,12 +33,14 @@ class [[nodiscard]] ready {
 
   T result_;
 };
+/// The same without a result.
 template <>
 class [[nodiscard]] ready<void> {
  public:
   [[nodiscard]] static constexpr bool await_ready() noexcept { return true; }
   static void await_suspend(std::coroutine_handle<>) noexcept {}
   static void await_resume() noexcept {}
+  /// Does nothing.
   static void get() noexcept {}
 };
 

@@ -69,6 +69,7 @@ answer<Net, T> answered(channel<Net> net, T result) {
   else
     return detail::end_at_once(net, std::move(result));
 }
+/// The same without a result.
 template <transport Net>
 answer<Net> answered(channel<Net> net) {
   if constexpr (std::is_same_v<answer<Net>, ready<>>)
@@ -95,12 +96,14 @@ auto after(channel<Net>, ready<T> first, F f) {
       return ready<result>::from([&] { return f(first.await_resume()); });
   }
 }
+/// The same for an answer that may have to be awaited.
 template <transport Net, class T, class F>
 task<std::invoke_result_t<F&, T>> after(channel<Net> net, task<T> first, F f) {
   (void)net; // a parameter only because its scheduler resumes this coroutine
   T result = co_await std::move(first);
   co_return f(std::move(result));
 }
+/// The same for an answer without a result.
 template <transport Net, class F>
 task<std::invoke_result_t<F&>> after(channel<Net> net, task<void> first, F f) {
   (void)net;
