@@ -18,7 +18,7 @@ LEVEL = {
     "topology": 3,
     "selector": 4,
     "model": 4,
-    "work": 5,
+    "workspace": 5,
     "collective": 6,
     "cuda/kernel": 7,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
     "optimizer": 8,

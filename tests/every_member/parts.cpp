@@ -24,7 +24,7 @@
 #include <spar/strided.hpp>
 #include <spar/system/published.hpp>
 #include <spar/tolerance.hpp>
-#include <spar/work/host_work.hpp>
+#include <spar/workspace/host_work.hpp>
 
 #include <algorithm>
 #include <cstddef>

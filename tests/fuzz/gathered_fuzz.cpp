@@ -7,7 +7,7 @@
 #include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/work/host_work.hpp>
+#include <spar/workspace/host_work.hpp>
 
 namespace {
 

@@ -3,7 +3,7 @@
 // that names the defect.
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/work/host_work.hpp>
+#include <spar/workspace/host_work.hpp>
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

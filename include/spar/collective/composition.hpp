@@ -15,7 +15,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/storage/storage.hpp>
 #include <spar/topology/flat.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <concepts>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/sparse_stream.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <span>
 #include <string_view>

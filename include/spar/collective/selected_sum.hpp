@@ -9,7 +9,7 @@
 #include <spar/selector/selector.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -64,8 +64,7 @@ answer<Net, sparse_stream<T, Index>> select_for(channel<Net> net, const Composit
   return after(net, net.work().template select<Index>(parts.select, x, now->select, prepare),
                [net, last, begin](sparse_stream<T, Index>&& mine) {
                  *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
-                 net.compute(
-                     0); // separates the selection from the next computation in a trace; the cost model ignores it
+                 net.compute(0); // separates the selection from the next computation in a trace; costs nothing
                  return sparse_stream<T, Index>(std::move(mine));
                });
 }

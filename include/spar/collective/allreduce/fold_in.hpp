@@ -10,7 +10,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/topology/folded_ranks.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstdint>
 #include <span>

@@ -13,7 +13,7 @@
 #include <spar/storage/merge.hpp>
 #include <spar/topology/folded_ranks.hpp>
 #include <spar/topology/ownership.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstdint>
 #include <span>

@@ -12,7 +12,7 @@
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/topology/ownership.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstdint>
 #include <span>

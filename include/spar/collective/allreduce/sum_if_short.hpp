@@ -12,7 +12,7 @@
 #include <spar/storage/storage.hpp>
 #include <spar/storage/wire.hpp>
 #include <spar/topology/folded_ranks.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/topology/ownership.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <spar/collective/wire/piece_coder.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/ownership.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <spar/selector/amount.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/sparse_stream.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <array>
 #include <cstddef>

@@ -11,7 +11,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/flex_plan.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

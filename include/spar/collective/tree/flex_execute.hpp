@@ -14,7 +14,7 @@
 #include <spar/storage/concatenate.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/topology/flex_plan.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <bit>
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include <spar/storage/codec.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

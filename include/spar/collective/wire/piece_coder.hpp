@@ -11,7 +11,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -11,7 +11,7 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/storage.hpp>
-#include <spar/work/workspace.hpp>
+#include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

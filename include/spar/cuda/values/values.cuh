@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The work of a rank on dense values in device memory (see work/host_work.hpp).
+// The work of a rank on dense values in device memory (see workspace/host_work.hpp).
 #pragma once
 
 #include <spar/core/address.hpp>

@@ -17,7 +17,7 @@
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/work/slices.hpp>
+#include <spar/workspace/slices.hpp>
 
 #include <algorithm>
 #include <concepts>

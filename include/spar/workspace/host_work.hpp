@@ -17,8 +17,8 @@
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/work/ready.hpp>
-#include <spar/work/slices.hpp>
+#include <spar/workspace/ready.hpp>
+#include <spar/workspace/slices.hpp>
 
 #include <array>
 #include <cstddef>

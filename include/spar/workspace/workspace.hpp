@@ -4,8 +4,8 @@
 
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/work/host_work.hpp>
-#include <spar/work/ready.hpp>
+#include <spar/workspace/host_work.hpp>
+#include <spar/workspace/ready.hpp>
 
 #include <type_traits>
 #include <utility>
