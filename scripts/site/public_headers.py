@@ -121,6 +121,10 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     void progress\(bool block\) ## Completes operations and resumes coroutines; if `block`, waits for an operation.
     void post\(const control_message& note ## Sends the control message `note` to the rank `peer`.
     void await\(operation_record& r ## Resumes the coroutine `waiting` when the operation `r` has ended.
+    void share\(\) const ## Throws `invalid_argument` if no `progress_thread` can use this rank.
+    void sleep_until\(double time ## Blocks until the rank has something to do, for a `progress_thread`.
+    void wake\(\) ## Ends `sleep_until`.
+    auto sleep\(double seconds\) \{ ## In a simulated program: `co_await sleep(seconds)` takes this virtual time.
     \sawait_(ready|suspend|resume)\( ## Part of the interface of awaitable types, for `co_await`.
 """.strip().split("\n")]
 

@@ -24,7 +24,8 @@ struct program {
   spar::task<void> operator()(Net& net) const& {
     auto call = spar::start_allreduce(net, *x, spar::ring{});
     if (!call.done()) co_await std::move(call);
-    co_await net.sleep(1e-3);
+    spar::counting<Net> counted(net);
+    co_await counted.sleep(1e-3);
     auto sum = spar::start_allreduce(net, *x, spar::ring{});
     auto other = spar::start_barrier(net);
     co_await std::move(sum);
@@ -54,6 +55,9 @@ std::uint64_t decorate(spar::threads& net, std::vector<float>& x) {
   spar::counting counted(net);
   spar::allreduce(counted, x);
   counted.reset();
+  {
+    const spar::progress_thread background(counted);
+  }
   spar::tracing traced(net);
   spar::allreduce(traced, x);
   const auto events = traced.events().size();

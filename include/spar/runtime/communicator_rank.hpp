@@ -50,9 +50,8 @@ class communicator_rank {
   /// Only for programs in the simulator: `co_await net.sleep(seconds)` suspends the program for `seconds` of virtual
   /// time, as if the program were computing or idle. The rank still handles messages that arrive in this time. Throws
   /// `invalid_argument` if `seconds` is negative, infinite or NaN.
-  auto sleep(double seconds)
-    requires requires(Port& simulated) { simulated.sleep(seconds); }
-  {
+  template <simulated_transport P = Port>
+  auto sleep(double seconds) {
     return port_.sleep(seconds);
   }
 

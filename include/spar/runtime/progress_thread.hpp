@@ -18,11 +18,10 @@
 
 namespace spar {
 
-/// A communicator on which a progress thread may run while the thread of the application is busy. `share()` of the
-/// transport throws if the transport does not support a second thread. Rejects the simulator, whose ranks all run on
-/// one thread.
+/// A communicator on which a progress thread may run while the thread of the application is busy. Rejects the
+/// simulator, whose ranks all run on one thread.
 template <class Net>
-concept shareable = communicates<Net> && requires(Net& net) { detail::port_of(net).share(); };
+concept shareable = communicates<Net> && shared_transport<detail::port_type_of<Net>>;
 
 /// How often a progress_thread over MPI polls. Over other transports a progress_thread need not poll.
 struct progress_options {
@@ -68,10 +67,7 @@ class progress_thread {
   // The maximum duration of a sleep in seconds. Without a maximum, the thread could sleep too long, because nothing
   // wakes the thread when a call begins to wait or the deadline changes.
   static constexpr double longest_sleep = 0.05;
-  static constexpr bool sleeps = requires(port_type& net, double until, const std::atomic<bool>& stopped) {
-    net.sleep(until, stopped);
-    net.wake();
-  };
+  static constexpr bool sleeps = sleeping_transport<port_type>;
 
   void run() {
     double rest_from = net_->now() + options_.idle;
@@ -89,7 +85,7 @@ class progress_thread {
       }
       rank_mutex_.yield_to_waiters();
       if constexpr (sleeps)
-        net_->sleep(std::min(until, net_->now() + longest_sleep), stopped_);
+        net_->sleep_until(std::min(until, net_->now() + longest_sleep), stopped_);
       else if (net_->now() < rest_from)
         sched_yield();
       else

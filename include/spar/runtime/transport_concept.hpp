@@ -6,6 +6,7 @@
 #include <spar/runtime/messages/message.hpp>
 #include <spar/runtime/tasks/operation_record.hpp>
 
+#include <atomic>
 #include <concepts>
 #include <coroutine>
 #include <cstddef>
@@ -21,26 +22,39 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
   { a.await_resume() } -> std::same_as<T>;
 };
 
-/// One rank's access to a network. Messages with the same source, destination and tag arrive in order. A send or a
-/// receive starts when the function `send` or `receive` is called. At most one receive per source and tag may be in
-/// flight, so concurrent parts of a collective use different lanes.
+/// One rank's access to a network, the port of a `communicator_rank`. This header says all that the author of a
+/// transport needs; `transport/threads.hpp` is the shortest complete example. Derive the port from `endpoint`, the
+/// state of a rank, which has `rank`, `size`, `scheduler`, `memory`, `await` and `now`; the port adds
 ///
-/// - `send` borrows the pieces of the message until the send ends; `receive` takes the sizes of the pieces from the
-///   header of the message.
-/// - `progress(true)` waits until an operation may have ended; `progress(false)` does not wait. Both resume ready
-///   coroutines and pass control messages to `on_control_message`. Except in the simulator, both also call
-///   `poll_waits` from time to time. Once `node().dead()` is true, `progress(true)` waits only while
-///   `node().loans().any()` is true.
-/// - `post` sends a control message, and never blocks. It may throw std::bad_alloc, except for the reason of an abort,
-///   for which a transport has memory from the start: a rank aborts at most once. If several ranks abort, a transport
-///   may drop the reasons of all but the first.
-/// - `await` resumes a coroutine when an operation is complete or its deadline has expired; `endpoint` implements
-///   `await`.
-/// - `now` is the clock of the statistics, in seconds. `compute(entries)` reports local work on `entries` entries since
-///   the last message; the simulator advances its clock by the duration of this work.
+/// - `send(pieces, peer, tag)` and `receive(into, peer, tag)`, which start at once. Return `operation<Port, Record>`,
+///   whose record derives from `operation_record`. Messages with the same source, destination and tag arrive in order.
+///   At most one receive per source and tag may be in flight, so concurrent parts of a collective use different lanes.
+///   A send copies `head` and `pieces`, but borrows the memory of the pieces until the send ends. A receive does not
+///   know the sizes: it writes the header to `into.arrived()`, and if `into.fits()`, it fills each
+///   `into.destination(i)` or lends memory by `into.borrow`. It must not lend memory of the sender if `into.kept()`,
+///   nor memory of its own if `into.placed()`. A transport that sends bytes writes and validates them by
+///   transport/mpi/envelope.hpp; an in-process transport pairs messages with receives by `matching`.
+/// - `abandon(record)`, for `operation`: cancels an operation whose owner is destroyed before the operation ends, and
+///   does not wait for another rank. If a peer still reads the send buffer, `abandon` calls `begin_loan()`, and the
+///   transport calls `end_loan()` when the peer has finished: no failed call returns before.
+/// - `progress(block)`, which completes operations by `record.complete(scheduler())`, passes control messages to
+///   `on_control_message`, and runs the scheduler. `progress(true)` first waits until an operation may have ended, on a
+///   dead communicator only while `node().loans().any()`, and throws if none can end any more. Except in the simulator,
+///   calls `poll_waits` from time to time. If it fails, calls `on_progress_error` (runtime/progress.hpp).
+/// - `post(note, peer)`, which sends a control message and never blocks. It may throw std::bad_alloc, except for the
+///   reason of an abort, for which the transport has memory from the start: a rank aborts at most once, in at most
+///   `control_message::most_parts` messages for each peer. If several ranks abort, a transport may drop the reasons of
+///   all but the first.
+/// - `node()`, the endpoint.
+/// - `compute(entries)`, which the simulator needs: local work on `entries` entries since the last message.
+///
+/// `await` resumes a coroutine when an operation is complete or its deadline has expired. `now` is the clock of the
+/// statistics, in seconds. A transport that knows its costs passes them to the `set_network` of its endpoint, the same
+/// on every rank. Without them, spar assumes ranks on one machine until the program calls `set_network`.
 ///
 /// Rejects a bare MPI communicator, which has neither a scheduler nor a pool for each rank. The scheduler resumes the
-/// coroutines of collectives; the pool keeps repeated collectives from allocating memory.
+/// coroutines of collectives; the pool keeps repeated collectives from allocating memory. The concepts below describe
+/// what a transport may have in addition. A decorator passes on what the wrapped transport has.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
                              tag_t tag, const control_message& note, std::uint64_t entries, operation_record& operation,
@@ -58,6 +72,28 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
   { net.scheduler() } -> std::same_as<scheduler&>;
   { net.memory() } -> std::same_as<pool&>;
 };
+
+/// Optional: a transport that a `progress_thread` may use while the thread of the application is busy. The threads hold
+/// the lock of the rank by turns. `share()` is called when the progress_thread starts, and throws `invalid_argument` if
+/// it cannot be. Without this function, a progress_thread over the transport does not compile.
+template <class Net>
+concept shared_transport = transport<Net> && requires(const Net& net) { net.share(); };
+
+/// Optional: a shared_transport whose progress_thread sleeps; without these functions, it polls. It calls
+/// `sleep_until(time, stopped)`, without the lock of the rank, to block until a message has arrived or an operation may
+/// have ended, but not past the `time` of the clock `now`, and not while `stopped` is true. `wake()` makes the blocked
+/// thread check `stopped`.
+template <class Net>
+concept sleeping_transport =
+    shared_transport<Net> && requires(Net& net, double time, const std::atomic<bool>& stopped) {
+      net.sleep_until(time, stopped);
+      net.wake();
+    };
+
+/// Only the simulator: `co_await sleep(seconds)` suspends a simulated program, which computes or idles for this virtual
+/// time, while its rank still handles arriving messages.
+template <class Net>
+concept simulated_transport = transport<Net> && requires(Net& net, double seconds) { net.sleep(seconds); };
 
 /// A transport for calls on values in device memory. `work()` is the place of these values, and the work on them (see
 /// `channel::work`); `host()` is the transport of messages in host memory.

@@ -44,32 +44,21 @@ class decorated_port {
     return inner_->reads_freed_memory();
   }
 
-  /// For simulated programs: `co_await sleep(seconds)` suspends the program. Exists only if the wrapped transport is
-  /// simulated.
-  auto sleep(double seconds)
-    requires requires(Net& net) { net.sleep(seconds); }
-  {
-    return inner_->sleep(seconds);
-  }
-
-  /// For a progress thread that starts: throws `invalid_argument` if the wrapped transport allows none.
-  void share() const
-    requires requires(Net& net) { net.share(); }
-  {
+  template <shared_transport N = Net>
+  void share() const {
     inner_->share();
   }
-  /// For a progress thread: blocks until the rank has something to do, at most until the time `until`, or until
-  /// `stopped` is true and `wake` is called.
-  void sleep(double until, const std::atomic<bool>& stopped)
-    requires requires(Net& net) { net.sleep(until, stopped); }
-  {
-    inner_->sleep(until, stopped);
+  template <sleeping_transport N = Net>
+  void sleep_until(double time, const std::atomic<bool>& stopped) {
+    inner_->sleep_until(time, stopped);
   }
-  /// Ends `sleep`.
-  void wake()
-    requires requires(Net& net) { net.wake(); }
-  {
+  template <sleeping_transport N = Net>
+  void wake() {
     inner_->wake();
+  }
+  template <simulated_transport N = Net>
+  auto sleep(double seconds) {
+    return inner_->sleep(seconds);
   }
 
  protected:

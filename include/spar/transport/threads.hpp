@@ -97,12 +97,10 @@ class threads_port : public endpoint {
   }
 
   void progress(bool block);
-  /// Called when a progress thread starts to use this transport; unlike over MPI, there is nothing to check.
   void share() const noexcept {}
   /// Blocks until another rank has sent a message or a control message to this rank, or has finished reading a message
-  /// that this rank sent. Returns earlier at the time `until`, after one hour, or if `stopped` is true; a call of
-  /// `wake` makes the blocked thread check `stopped`.
-  void sleep(double until, const std::atomic<bool>& stopped);
+  /// that this rank sent, at most for one hour.
+  void sleep_until(double time, const std::atomic<bool>& stopped);
   void wake() {
     // With the lock, the signal cannot fall between the sleeper's check of `stopped` and the start of its wait.
     const std::lock_guard lock(mutex_);
@@ -349,8 +347,8 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
   to.signal_.notify_all();
 }
 
-inline void threads_port::sleep(double until, const std::atomic<bool>& stopped) {
-  until = std::min(until, now() + 3600);
+inline void threads_port::sleep_until(double time, const std::atomic<bool>& stopped) {
+  const double until = std::min(time, now() + 3600);
   const std::lock_guard lock(mutex_);
   while (incoming_.empty() && returned_.empty() && notes_.empty() && !stopped && now() < until) {
     signal_.wait(mutex_, until);
@@ -399,7 +397,7 @@ inline void threads_port::progress(bool block) {
       if (scheduler().polls())
         sched_yield(); // nothing would end the sleep
       else if (scheduler().idle())
-        sleep(until, false);
+        sleep_until(until, false);
       collect();
     } else if (!block || ++polls_ % 256 == 0) { // in every `progress(false)`, because the next call may be much later
       spar::poll_waits(*this, now());

@@ -71,7 +71,6 @@ class mpi_port : public endpoint {
     control_.retire(std::move(comm_), dead(), lost, deadline());
   }
 
-  /// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, which a progress thread needs.
   void share() const { detail::require_thread_multiple(); }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }

@@ -65,8 +65,6 @@ class sim_port : public endpoint {
   }
   void wake_at(double time);
 
-  /// For `co_await` in a simulated program: the program computes or idles for `seconds` of virtual time, while its rank
-  /// still handles arriving messages.
   auto sleep(double seconds) {
     detail::check_number(seconds, detail::valid::duration, "the duration of a sleep");
     return sleeping(*this, clock_ + seconds);
