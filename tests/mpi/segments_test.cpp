@@ -62,7 +62,7 @@ TEST(mpi_wire_version, of_an_older_rank_is_named) {
     std::string text;
     try {
       if (rank > 0 || newer) { // version 1 sent only the wished size
-        spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000, rank > 0 && newer ? 4 : 3);
+        spar::detail::mpi_segments::least_of(MPI_COMM_WORLD, 1000, rank > 0 && newer ? 4 : 3);
       } else {
         std::int64_t wish = 1000;
         MPI_Allreduce(MPI_IN_PLACE, &wish, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
@@ -76,7 +76,7 @@ TEST(mpi_wire_version, of_an_older_rank_is_named) {
                                          "this rank has version 3";
     EXPECT_EQ(text, rank > 0 ? expected : "");
   }
-  EXPECT_EQ(spar::detail::mpi_segments::agree(MPI_COMM_WORLD, 1000 + rank), 1000);
+  EXPECT_EQ(spar::detail::mpi_segments::least_of(MPI_COMM_WORLD, 1000 + rank), 1000);
 }
 
 // --- results ---

@@ -21,7 +21,8 @@ class mpi : public communicator_rank<mpi_port> {
   /// Duplicates `comm`; collective over `comm`. `options` are those of this rank. Throws `invalid_argument` if MPI is
   /// not initialised or already finalised, or if `comm` is MPI_COMM_NULL or an intercommunicator. Throws `mismatch` if
   /// another rank has an older version of the wire format, or if this machine is big-endian and the machine of another
-  /// rank is little-endian. Throws `transport_error` if a function of MPI fails.
+  /// rank is little-endian. Throws `transport_error` if a function of MPI fails, and `peer_failed` if another rank
+  /// fails for any other reason, such as a lack of memory.
   explicit mpi(MPI_Comm comm = MPI_COMM_WORLD, const mpi_options& options = {})
       : mpi(detail::owned_communicator::duplicate(comm), options, {}) {}
 
@@ -43,7 +44,7 @@ class mpi : public communicator_rank<mpi_port> {
 
  private:
   mpi(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
-      : communicator_rank(std::move(comm), options, network) {}
+      : communicator_rank(detail::mpi_founders(std::move(comm)), options, network) {}
 };
 
 } // namespace spar

@@ -6,6 +6,7 @@
 #include <spar/core/memory/link.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/abort.hpp>
+#include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/messages/control_message.hpp>
 #include <spar/runtime/transport_concept.hpp>
 #include <spar/transport/mpi/communicator.hpp>
@@ -31,15 +32,20 @@ class mpi_control : public link {
  public:
   static constexpr int notes = 0; ///< the MPI tag of control messages
 
-  /// Duplicates the communicator `beside` and posts a receive for control messages; collective over `beside`.
-  explicit mpi_control(const owned_communicator& beside)
-      : comm_(owned_communicator::duplicate(beside.get())), data_(owned_communicator::none()) {
-    last_words_.assign(static_cast<std::size_t>(beside.size()), nothing);
-    is_flushed_.assign(static_cast<std::size_t>(beside.size()), false);
-    last_sends_.reserve(last_words_.size());
-    receive();
+  /// Takes the memory that control messages between `ranks` ranks need. Nothing can be sent before `open`.
+  explicit mpi_control(rank_t ranks)
+      : comm_(owned_communicator::none()), data_(owned_communicator::none()),
+        last_words_(static_cast<std::size_t>(ranks), nothing), is_flushed_(static_cast<std::size_t>(ranks), false) {
+    last_sends_.reserve(last_notes_.size() * last_words_.size());
   }
   mpi_control(const mpi_control&) = delete;
+  /// Posts a receive for the control messages of the transport `node`, which have the communicator `own`.
+  void open(owned_communicator&& own, const endpoint& node) {
+    comm_ = std::move(own);
+    receive();
+    node_ = &node;
+  }
+  [[nodiscard]] bool is_open() const noexcept { return node_ != nullptr; }
   ~mpi_control() {
     int finalised = 0;
     MPI_Finalized(&finalised);
@@ -63,19 +69,13 @@ class mpi_control : public link {
 
   /// Sends `last_word` with `text` to all other ranks as the last control message of this rank, unless this rank has
   /// sent a last message before. `last_word` is `left` if all messages of this rank have left, or `gone` if this rank
-  /// has given up messages in flight. Does not wait until the message has left. Without memory, sends an empty text.
+  /// has given up messages in flight. Does not wait until the message has left.
   void end_with(control_message::purpose last_word, std::string_view text) noexcept {
     const rank_t rank = comm_.rank();
     control_message::purpose& own = last_words_[static_cast<std::size_t>(rank)];
     if (own != nothing) return;
     own = last_word;
-    std::size_t parts = std::max<std::size_t>((text.size() + part_length - 1) / part_length, 1);
-    try {
-      last_sends_.reserve(parts * last_words_.size());
-    } catch (...) {
-      text = {};
-      parts = 1; // the constructor has reserved memory for this
-    }
+    const std::size_t parts = std::max<std::size_t>((text.size() + part_length - 1) / part_length, 1);
     for (std::size_t part = 0; part < parts; ++part) {
       last_notes_[part] = part_of(last_word, rank, text, part * part_length);
       send_to_others(&last_notes_[part], sizeof(control_message), notes, comm_.get(),
@@ -139,6 +139,7 @@ class mpi_control : public link {
   /// its calls. `is_dead` says whether the communicator has failed, `is_lost` whether MPI may still use memory of a
   /// message, and `deadline` for how many seconds MPI_Finalize may wait for the other ranks.
   void retire(owned_communicator&& data, bool is_dead, bool is_lost, double deadline) noexcept {
+    node_ = nullptr;
     data_ = std::move(data);
     is_dead_ = is_dead;
     is_lost_ = is_lost_ || is_lost;
@@ -174,10 +175,11 @@ class mpi_control : public link {
   }
 
   /// For an object whose transport still exists in MPI_Finalize, or has never existed: tells the other ranks that this
-  /// rank has left. What its calls have sent stays where it is.
+  /// rank has left, after which calls. What its calls have sent stays where it is.
   void end_with_program() noexcept {
     if (is_retired_) return;
-    end_with(control_message::purpose::left, "");
+    const calls_of_leaver calls = node_->calls_so_far();
+    end_with(control_message::purpose::left, node_->dead() ? std::string_view() : calls.text());
     is_dead_ = is_lost_ = true;
   }
   /// Whether MPI_Finalize, which has begun to wait at the time `begin`, waits for the last messages of other ranks:
@@ -249,6 +251,7 @@ class mpi_control : public link {
     MPI_Wait(&receive, MPI_STATUS_IGNORE);
   }
 
+  const endpoint* node_ = nullptr; // the transport, from `open` to `retire`
   owned_communicator comm_;
   owned_communicator data_; // once this rank has left: the communicator of its calls
   MPI_Request request_ = MPI_REQUEST_NULL;
@@ -276,12 +279,12 @@ class mpi_leavers {
 
   void add(mpi_control& its) {
     const std::lock_guard lock(mutex_);
+    its.join_before(all_);
     if (key_ == MPI_KEYVAL_INVALID) { // MPI_Finalize first deletes the attributes of MPI_COMM_SELF
       check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &at_finalize, &key_, nullptr), "MPI_Comm_create_keyval");
       check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key_, nullptr), "MPI_Comm_set_attr");
     }
     sweep();
-    its.join_before(all_);
   }
   void remove(mpi_control& its) noexcept {
     const std::lock_guard lock(mutex_);
@@ -332,21 +335,19 @@ class mpi_leavers {
 /// The owner of the control messages of a transport.
 class mpi_control_owner {
  public:
-  explicit mpi_control_owner(const owned_communicator& beside) : its_(new mpi_control(beside)) {
-    try {
-      mpi_leavers::of_process().add(*its_);
-    } catch (...) {
-      delete its_;
-      throw;
-    }
-  }
+  explicit mpi_control_owner(rank_t ranks) : all_(&mpi_leavers::of_process()), its_(new mpi_control(ranks)) {}
   mpi_control_owner(const mpi_control_owner&) = delete;
+  /// As `mpi_control::open`.
+  void open(owned_communicator&& own, const endpoint& node) {
+    its_->open(std::move(own), node);
+    all_->add(*its_);
+  }
   ~mpi_control_owner() {
     if (its_ == nullptr) return;
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (finalised != 0) {
-      mpi_leavers::of_process().remove(*its_);
+    if (finalised != 0 || !its_->is_open()) {
+      all_->remove(*its_);
       delete its_;
     } else { // the construction of the transport has failed
       its_->end_with_program();
@@ -357,10 +358,11 @@ class mpi_control_owner {
 
   /// Called when the rank has left: see `mpi_control::retire`.
   void retire(owned_communicator&& data, bool is_dead, bool is_lost, double deadline) noexcept {
-    mpi_leavers::of_process().retire(*std::exchange(its_, nullptr), std::move(data), is_dead, is_lost, deadline);
+    all_->retire(*std::exchange(its_, nullptr), std::move(data), is_dead, is_lost, deadline);
   }
 
  private:
+  mpi_leavers* all_;
   mpi_control* its_;
 };
 

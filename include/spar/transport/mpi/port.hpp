@@ -35,12 +35,17 @@ namespace spar {
 /// a peer fails or falls silent; after 128 polls, the rank yields its core to other threads between polls.
 class mpi_port : public endpoint {
  public:
-  mpi_port(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
-      : endpoint(comm.rank(), comm.size(), pool_owner(*options.memory)), comm_(std::move(comm)), control_(comm_),
-        options_(options), segments_(comm_.get(), options.segment_bytes), owners_(room()),
+  /// Collective over `ranks`. All memory is taken before `join`.
+  mpi_port(detail::mpi_founders&& ranks, const mpi_options& options, const network_model& network)
+      : endpoint(ranks.rank(), ranks.size(), pool_owner(*options.memory)), comm_(detail::owned_communicator::none()),
+        control_(size()), options_(options), segments_(size()), owners_(room()),
         leaving_(static_cast<std::size_t>(size()), room()),
         requests_(room() * detail::mpi_segments::window) { // reserved memory takes no pages until it is used
     set_network(network);
+    comm_ = ranks.join();
+    auto of_control_messages = detail::owned_communicator::duplicate(comm_.get());
+    segments_.agree(comm_.get(), options.segment_bytes);
+    control_.open(std::move(of_control_messages), *this);
   }
 
   /// Waits for the last messages of this rank to leave, and tells the other ranks that this rank has left, without

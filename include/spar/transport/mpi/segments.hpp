@@ -5,6 +5,7 @@
 
 #include <spar/runtime/messages/message.hpp>
 #include <spar/transport/mpi/check.hpp>
+#include <spar/transport/mpi/communicator.hpp>
 #include <spar/transport/mpi/hosts.hpp>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <utility>
 #include <vector>
 
 namespace spar {
@@ -51,34 +53,35 @@ class mpi_segments {
   /// MPI_Isend, MPI could buffer the whole message of a sender that is ahead of its receiver.
   static constexpr std::size_t confirmed = 16;
 
-  /// Collective over `comm`. `wanted` is the option `segment_bytes` of this rank, which may be 0. Throws `mismatch` if
-  /// another rank has an older version of the wire format, or if this machine is big-endian and the machine of another
-  /// rank is little-endian.
-  mpi_segments(MPI_Comm comm, std::size_t wanted) {
+  /// Takes the memory that `agree` needs on `ranks` ranks.
+  explicit mpi_segments(rank_t ranks) : hosts_(static_cast<std::size_t>(ranks)) {}
+
+  /// Sets the sizes; collective over `comm`. `wanted` is the option `segment_bytes` of this rank, which may be 0. Takes
+  /// no memory. Throws what `least_of` throws.
+  void agree(MPI_Comm comm, std::size_t wanted) {
     constexpr auto none = static_cast<std::int64_t>(largest) + 1;
-    const std::int64_t least = agree(comm, wanted > 0 ? static_cast<std::int64_t>(std::min(wanted, largest)) : none);
+    const std::int64_t least = least_of(comm, wanted > 0 ? static_cast<std::int64_t>(std::min(wanted, largest)) : none);
     if (least != none) {
       near_ = far_ = static_cast<std::size_t>(least);
       return;
     }
-    const std::vector<rank_t> host = hosts_of(comm);
-    int rank = 0;
-    check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-    const rank_t own = host[static_cast<std::size_t>(rank)];
-    if (std::all_of(host.begin(), host.end(), [=](rank_t h) { return h == own; })) return;
-    for (const rank_t h : host) is_far_.push_back(h != own);
+    find_hosts(comm, hosts_);
+    own_host_ = hosts_[static_cast<std::size_t>(rank_of(comm))];
+    far_ = between_hosts;
   }
 
   /// Returns the smallest `wish` of all ranks; `wish` is a segment size in bytes. MPI_Allreduce computes the minimum of
   /// one number per rank. The low 32 bits of the number hold `wish`; the bits above hold the byte order and the version
   /// of the wire format, so that the minimum comes from a rank with the oldest version. Ranks with version 1 of the
-  /// wire format send `wish` alone. Throws `mismatch` if another rank has an older version than `version`, or is
-  /// little-endian while this rank is big-endian.
-  static std::int64_t agree(MPI_Comm comm, std::int64_t wish, std::int64_t version = header::current_version) {
+  /// wire format send `wish` alone. Throws `peer_failed` if a rank has called `decline`, and `mismatch` if another rank
+  /// has an older version than `version`, or is little-endian while this rank is big-endian.
+  static std::int64_t least_of(MPI_Comm comm, std::int64_t wish, std::int64_t version = header::current_version) {
     constexpr std::int64_t big_endian = std::endian::native == std::endian::big ? 1 : 0;
     constexpr int order_at = 32, version_at = 33;
     std::int64_t least = version << version_at | big_endian << order_at | wish;
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, comm), "MPI_Allreduce");
+    if (least < 0)
+      raise<peer_failed>({"rank ", -1 - least, " has failed to construct its spar::mpi, so this rank has none either"});
     const std::int64_t oldest = std::max<std::int64_t>(least >> version_at, 1);
     if (oldest != version) {
       raise<mismatch>({"ranks have different versions of spar: one has version ", oldest,
@@ -90,15 +93,50 @@ class mpi_segments {
     }
     return least & ((std::int64_t{1} << order_at) - 1);
   }
+  /// Called instead of `least_of` by a rank that fails to construct its transport.
+  static void decline(MPI_Comm comm) noexcept {
+    std::int64_t failed = -1 - std::int64_t{rank_of(comm)};
+    MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT64_T, MPI_MIN, comm);
+  }
 
   [[nodiscard]] std::size_t operator[](rank_t peer) const noexcept {
-    return is_far_.empty() || !is_far_[static_cast<std::size_t>(peer)] ? near_ : far_;
+    return hosts_[static_cast<std::size_t>(peer)] == own_host_ ? near_ : far_;
   }
 
  private:
-  std::size_t near_ = largest;      // segment size for peers on this rank's host
-  std::size_t far_ = between_hosts; // segment size for peers on other hosts
-  std::vector<bool> is_far_;        // is_far_[r]: whether rank r is on another host; empty if all ranks are on one host
+  static rank_t rank_of(MPI_Comm comm) noexcept {
+    int rank = 0;
+    MPI_Comm_rank(comm, &rank);
+    return rank;
+  }
+
+  std::size_t near_ = largest; // segment size for peers on this rank's host
+  std::size_t far_ = largest;  // segment size for peers on other hosts
+  std::vector<rank_t> hosts_;  // of each rank: the lowest rank on its host
+  rank_t own_host_ = 0;
+};
+
+/// The ranks of a communicator that construct their transports. Each rank first takes all its memory. It then calls
+/// `join`, duplicates the communicator for control messages, and calls `mpi_segments::agree`: older versions of spar do
+/// so in this order. If a rank fails before `join`, the destructor takes these steps instead, so that `agree` fails on
+/// the other ranks, which would otherwise wait for this rank for ever.
+class mpi_founders {
+ public:
+  explicit mpi_founders(owned_communicator&& comm) noexcept : comm_(std::move(comm)) {}
+  ~mpi_founders() {
+    if (comm_.get() == MPI_COMM_NULL) return;
+    try {
+      const owned_communicator of_control_messages = owned_communicator::duplicate(comm_.get());
+      mpi_segments::decline(comm_.get());
+    } catch (...) { // MPI has failed
+    }
+  }
+  [[nodiscard]] rank_t rank() const noexcept { return comm_.rank(); }
+  [[nodiscard]] rank_t size() const noexcept { return comm_.size(); }
+  [[nodiscard]] owned_communicator join() noexcept { return std::move(comm_); }
+
+ private:
+  owned_communicator comm_;
 };
 
 } // namespace detail
