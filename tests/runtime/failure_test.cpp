@@ -3,6 +3,9 @@
 #include "support/failures.hpp"
 #include "support/ranks.hpp"
 
+#include <spar/runtime/progress_thread.hpp>
+#include <spar/system/eager_sgd.hpp>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -652,6 +655,19 @@ TEST(destroyed_in_flight, handles_outlive_the_simulator) {
                                                             for (spar::rank_t r = 0; r < group.size(); ++r)
                                                               program(group.rank(r));
                                                           });
+}
+
+TEST(destroyed_in_flight, objects_that_may_not_outlive_threads_are_named) {
+  const auto outlives = [](auto make) {
+    auto group = std::make_unique<spar::thread_group>(1);
+    const auto object = make(group->rank(0));
+    group.reset();
+  };
+  EXPECT_DEATH(outlives([](spar::threads& net) { return std::make_unique<spar::progress_thread<spar::threads>>(net); }),
+               "a communicator is destroyed before its progress_thread; destroy that first");
+  EXPECT_DEATH(
+      outlives([](spar::threads& net) { return std::make_unique<spar::eager_sgd<float, spar::threads>>(net, 10); }),
+      "a communicator is destroyed before a partial allreduce on it; destroy that first");
 }
 
 TEST(destroyed_in_flight, a_decorator_ends_its_own_calls_on_all_ranks) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <latch>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -182,6 +183,24 @@ TEST(fused, ranks_with_other_tensors_or_buckets_get_an_error_that_names_them) {
       text = e.what();
     }
     EXPECT_NE(text.find(other.text), std::string::npos) << text;
+  }
+}
+
+TEST(fused, may_outlive_its_communicator) {
+  const std::vector<std::size_t> sizes{4, 8};
+  std::vector<float> a(4, 1.0F), b(8, 1.0F);
+  std::optional<fused<spar::threads>> first, second;
+  {
+    spar::thread_group group{1};
+    first.emplace(group.rank(0), sizes);
+    second.emplace(group.rank(0), sizes);
+    first->ready(0, a);
+  }
+  try {
+    first->ready(1, b);
+    ADD_FAILURE() << "no error";
+  } catch (const spar::invalid_argument& e) {
+    EXPECT_STREQ(e.what(), "the communicator of this fused_allreduce has been destroyed; construct another one");
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/assertion.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/statistics.hpp>
@@ -100,6 +101,8 @@ class communicator_rank {
   template <class... Args>
   explicit communicator_rank(Args&&... args) : port_(std::forward<Args>(args)...) {}
   ~communicator_rank() {
+    if constexpr (std::derived_from<Port, endpoint>) // otherwise the wrapped communicator lives on
+      ensure(port_.shared() == nullptr, "a communicator is destroyed before its progress_thread; destroy that first");
     detail::link& handles = port_.node().calls().handles();
     if (&handles.after() != &handles) detail::end_calls(port_);
   }

@@ -3,6 +3,7 @@
 // classes of their own, in the folders endpoint/ and messages/.
 #pragma once
 
+#include <spar/core/assertion.hpp>
 #include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>
@@ -60,7 +61,12 @@ class endpoint {
     detail::check_number(size, {1, detail::valid::greatest, "at least one rank"}, "the size of a communicator");
   }
   endpoint(const endpoint&) = delete;
-  ~endpoint() { memory().release(); }
+  /// Ends the program, with a message, if an object exists that would still use the communicator.
+  ~endpoint() {
+    ensure(subscribers_.empty(), "a communicator is destroyed before a partial allreduce on it; destroy that first");
+    while (&prefixes_.after() != &prefixes_) prefixes_.after().leave();
+    memory().release();
+  }
 
   [[nodiscard]] rank_t rank() const noexcept { return rank_; }
   [[nodiscard]] rank_t size() const noexcept { return size_; }

@@ -32,10 +32,11 @@ struct progress_options {
 };
 
 /// Makes progress on a communicator in a thread of its own, from construction to destruction, so that calls in flight
-/// continue while the application computes. The communicator must outlive the progress_thread. With in-process ranks,
-/// the thread sleeps until another rank sends or receives a message, for at most 0.05 s at a time; over MPI, the thread
-/// polls, and yields its core between polls. Only one thread of the application may use the communicator, and that
-/// thread waits for calls by `wait()` or `done()`, not in coroutines.
+/// continue while the application computes. The communicator must outlive the progress_thread: a program that
+/// destroys the communicator first ends with a message that says so. With in-process ranks, the thread sleeps until
+/// another rank sends or receives a message, for at most 0.05 s at a time; over MPI, the thread polls, and yields its
+/// core between polls. Only one thread of the application may use the communicator, and that thread waits for calls by
+/// `wait()` or `done()`, not in coroutines.
 template <shareable Net>
 class progress_thread {
  public:

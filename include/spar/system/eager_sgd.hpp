@@ -22,7 +22,8 @@ struct eager_sgd_options {
 
 /// One rank's part of the optimizer eager-SGD, for n weights. `Participation` may be any participation; `Algorithm` may
 /// be any algorithm for dense values, including a composition or `error_feedback`. All ranks must use the same
-/// participation and algorithm, and make the same number of steps. Construction and steps may throw the
+/// participation and algorithm, and make the same number of steps. The communicator must outlive this object.
+/// Construction and steps may throw the
 /// \ref call_errors; `finish` throws `mismatch` if ranks have made different numbers of steps.
 template <element T, communicates Net, participation Participation = solo, class Algorithm = sparcml>
 class eager_sgd {

@@ -48,6 +48,8 @@ class fused_prefix : public link {
     join_before(others);
   }
   ~fused_prefix() { leave(); }
+  /// Whether the communicator still exists, which otherwise has taken all prefixes out of its ring.
+  [[nodiscard]] bool has_communicator() const noexcept { return &after() != this; }
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
@@ -123,7 +125,8 @@ struct begin_bucket {
 ///
 /// Neighbouring tensors of the list share a bucket of up to `bucket_bytes` bytes. Each bucket is reduced by one
 /// collective, as soon as all tensors of the bucket are ready. A tensor that is alone in its bucket is reduced in
-/// place; other tensors are copied to the bucket and back. `ready` and `wait` may throw the \ref call_errors.
+/// place; other tensors are copied to the bucket and back. `ready` and `wait` may throw the \ref call_errors. If the
+/// communicator is destroyed first, `ready` throws `invalid_argument`.
 template <communicates Net, element T, class Algorithm = sparcml, class Op = sum>
 class fused_allreduce {
  public:
@@ -215,6 +218,8 @@ class fused_allreduce {
   };
 
   void start(bucket& b) {
+    if (!prefix_.has_communicator())
+      raise<invalid_argument>({"the communicator of this fused_allreduce has been destroyed; construct another one"});
     T* const values = b.count > 1 ? b.values.data() : tensors_[b.first].values;
     detail::or_abort(*net_, [&] {
       calls_.reserve(buckets_.size()); // not after the start of the call, whose handle would then be lost

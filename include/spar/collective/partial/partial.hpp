@@ -68,9 +68,10 @@ struct partial_terms {
 ///   rank has destroyed its object without calling `drain`.
 /// - While the application computes, rounds make progress only if the rank has a progress_thread or calls `progress()`.
 ///
-/// A rank makes one call at a time: the next call may start when the previous call has ended. The transport must
-/// outlive this object. All ranks must create their objects in the same order, just as all ranks must start collectives
-/// in the same order. Construction and calls may throw the \ref call_errors.
+/// A rank makes one call at a time: the next call may start when the previous call has ended. The communicator
+/// must outlive this object: a program that destroys the communicator first ends with a message that says so. All ranks
+/// must create their objects in the same order, just as all ranks must start collectives in the same order.
+/// Construction and calls may throw the \ref call_errors.
 template <transport Net, class Held, participation Participation, class Algorithm, class Op>
 class partial {
  public:
