@@ -41,7 +41,7 @@ namespace detail {
 struct any_integer {
   template <std::integral Number>
   any_integer(Number x) : value(static_cast<std::int64_t>(x)) {
-    if (!std::in_range<std::int64_t>(x))
+    if (!std::in_range<std::int64_t>(+x)) // by +, a bool or a character is a number
       raise<invalid_argument>({x, " is too large for an extent or a stride; expected at most 2^63 - 1"});
   }
   std::int64_t value;

@@ -4,8 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
 #include <fstream>
 #include <string>
+#include <thread>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace {
 
@@ -89,6 +95,23 @@ TEST(network_file, one_without_an_end_or_with_zero_bytes_is_refused) {
   } catch (const spar::invalid_argument& e) {
     EXPECT_STREQ(e.what(), "/dev/zero has a zero byte; expected a text");
   }
+}
+
+TEST(network_file, of_a_pipe) {
+  const std::string fifo = path + ".fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THROW(spar::read_network(fifo), spar::invalid_argument); // no process writes
+  ::unlink(fifo.c_str());
+  std::array<int, 2> ends{}; // as a shell does for <(program)
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ASSERT_EQ(::write(ends[1], good.data(), good.size()), static_cast<ssize_t>(good.size()));
+    ::close(ends[1]);
+  });
+  EXPECT_NO_THROW(spar::read_network("/dev/fd/" + std::to_string(ends[0])));
+  writer.join();
+  ::close(ends[0]);
 }
 
 TEST(network_file, one_that_cannot_be_read) {

@@ -176,6 +176,11 @@ TEST(short_floats, do_not_carry_what_would_become_infinite) {
   EXPECT_TRUE(carries(bf16, 3e38F));
   EXPECT_FALSE(carries(bf16, std::numeric_limits<float>::max()));
   EXPECT_FALSE(carries(bf16, 1e39));
+#ifdef SPAR_HAS_HALF
+  EXPECT_TRUE(carries(half, static_cast<spar::half>(65504)));
+  EXPECT_TRUE(carries(bf16, static_cast<spar::half>(65376)));
+  EXPECT_FALSE(carries(bf16, static_cast<spar::half>(65408))); // rounds to 65536
+#endif
 }
 
 TEST(named_codec, lengths_and_bytes) {

@@ -186,6 +186,7 @@ TEST(strided, refuses_what_is_not_a_layout) {
   EXPECT_EQ(refusal(nullptr, {0, 7}, {0, 0}), "");
   EXPECT_EQ(refusal(x.data(), {0, large, large}, {1, 1, 1}), "");
   EXPECT_EQ(refusal(x.data(), {}, {}), "");
+  EXPECT_EQ(refusal(x.data(), {true, char{3}, char32_t{2}}, {char8_t{50}, 5, 1}), "");
   EXPECT_EQ(refusal(x.data(), {1, 5, 1}, {0, 2, std::numeric_limits<std::int64_t>::min()}), "");
 }
 

@@ -243,7 +243,7 @@ struct short_float {
   }
   template <element T>
   [[nodiscard]] static bool carries(std::span<const T> values) noexcept {
-    return static_cast<float>(kernel::largest_finite(values.data(), values.size())) < Code::limit;
+    return static_cast<float>(kernel::largest_finite(values.data(), values.size())) < kernel::short_limit<Code, T>;
   }
   template <element T>
   static void encode(std::span<const T> values, std::span<std::byte> out, block_position) {

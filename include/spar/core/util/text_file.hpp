@@ -7,35 +7,40 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace spar::detail {
 
 /// Returns the text of the file `path`. Throws `invalid_argument`, naming the file, if it cannot be read, for example
 /// because it is a directory, if it has more than `most` bytes, or if it has a zero byte, which no text has: so the
-/// function also ends for files without an end, such as /dev/zero.
+/// function also ends for files without an end, such as /dev/zero. A FIFO that no process writes is an empty text.
 [[gnu::cold]] inline std::string read_text_file(const std::string& path, std::size_t most) {
   const struct opened {
-    std::FILE* get;
+    int get;
     ~opened() {
-      if (get != nullptr) std::fclose(get);
+      if (get >= 0) ::close(get);
     }
-  } file{std::fopen(path.c_str(), "r")};
-  if (file.get == nullptr) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+  } file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)}; // does not wait for a writer of a FIFO
+  const auto expect = [&](bool good) {
+    if (!good) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+  };
+  expect(file.get >= 0 && ::fcntl(file.get, F_SETFL, 0) == 0); // waits for what the writer of a pipe writes
   std::string text;
   for (bool ended = false; !ended;) {
     const std::size_t length = text.size(), room = std::min(most + 1 - length, std::max<std::size_t>(length, 4096));
     text.resize(length + room);
-    const std::size_t taken = std::fread(text.data() + length, 1, room, file.get);
-    text.resize(length + taken);
-    if (std::ferror(file.get) != 0) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
+    const ssize_t taken = ::read(file.get, text.data() + length, room);
+    expect(taken >= 0);
+    text.resize(length + static_cast<std::size_t>(taken));
     if (text.find('\0', length) != text.npos) raise<invalid_argument>({path, " has a zero byte; expected a text"});
     if (text.size() > most)
       raise<invalid_argument>({path, " has more than ", most, " bytes; expected at most as many"});
-    ended = taken < room;
+    ended = taken == 0;
   }
   return text;
 }

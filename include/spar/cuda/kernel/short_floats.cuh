@@ -20,7 +20,7 @@ struct becomes_infinite {
   template <class T>
   __device__ bool operator()(T value) const {
     const T magnitude = value < 0 ? -value : value;
-    return spar::detail::is_finite(value) && !(static_cast<float>(magnitude) < Code::limit);
+    return spar::detail::is_finite(value) && !(static_cast<float>(magnitude) < short_limit<Code, T>);
   }
 };
 

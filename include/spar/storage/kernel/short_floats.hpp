@@ -67,7 +67,7 @@ using four_floats = lanes_of<4>::float_type;
 
 /// bfloat16: 8 bits of precision, with the range of float. NaN stays NaN. A double is first rounded to float.
 struct bfloat16_code {
-  /// Values whose magnitude is at least `limit` become infinite.
+  /// Floats whose magnitude is at least `limit` become infinite.
   static constexpr float limit = 0x1.ffp127F;
   static constexpr double relative_error = 0x1p-8;
   static constexpr double smallest = 0x1p-133; ///< the smallest positive number
@@ -113,6 +113,12 @@ struct half_code {
     return (finite + (special & (112 << 23))) | (high & ~0x7fffffff);
   }
 };
+
+/// Values of T whose magnitude is at least `short_limit` become infinite when they are encoded and decoded again: as
+/// bfloat16, the halves from 65408 on are rounded to 65536, which is no half.
+template <class Code, element T>
+inline constexpr float short_limit =
+    std::is_same_v<Code, bfloat16_code> && code_of<T> == element_code::float16 ? 65408 : Code::limit;
 
 /// The code of `x`.
 template <class Code>
