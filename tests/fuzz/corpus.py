@@ -157,10 +157,12 @@ def controls():
     yield "bad_call_in_many_parts", note(inquiry, call(0, 1), source=3, last=0) + note(inquiry, b"x" * 52, 3, 0) * 10
     yield "bad_damaged", note(abort, b"it has failed", repaired=0)
     yield "bad_gone", note(2, b"")
-    yield "left", note(6, struct.pack("<QQ", 5, 2), source=3) + note(6, b"", source=2)
+    left = struct.pack("<QQIiQQ", 7, 0, 4, -1, 5, 2)
+    yield "left", note(6, left, source=3) + note(6, b"", source=2)
     yield "bad_left", note(6, b"1234567", source=3)
-    yield "bad_half_of_left", note(6, struct.pack("<QI", 5, 2), source=3)
-    yield "wait", note(7, b"?", source=3) + note(7, struct.pack("<i", 3) + b"waits", source=2) + note(7, b"", source=2)
+    yield "bad_half_of_left", note(6, left[:-4], source=3)
+    answer = struct.pack("<i", 3) + b"waits"
+    yield "wait", note(7, struct.pack("<i", 0), source=3) + note(7, answer, source=2) + note(7, b"", source=2)
     yield "bad_source", note(abort, b"it has failed", source=4)
     yield "bad_number", note(name, struct.pack("<QQ", 12345, 5))
     yield "bad_number_of_another_rank", note(name, number, source=2)

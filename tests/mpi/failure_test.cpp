@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Errors over MPI: bad input, ranks that disagree, aborts and deadlines reach every rank.
 #include <spar/mpi.hpp>
+#include <spar/transport/faulty.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -217,6 +218,43 @@ TEST(mpi_errors, a_root_that_leaves_at_once_ends_only_the_calls_that_it_has_not_
             << text;
       }
     }
+  }
+}
+
+/// Rank 0 takes rank 1 for the root of a broadcast, which the others receive from rank 2 before they leave.
+TEST(mpi_errors, after_a_call_with_another_root_the_roots_are_named) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 3) return;
+  spar::mpi net = world.split(world.rank() / 3, world.rank());
+  if (world.rank() >= 3) return;
+  std::vector<float> x(10);
+  std::string text;
+  try {
+    spar::broadcast(net, std::span(x), net.rank() == 0 ? 1 : 2);
+  } catch (const spar::error& e) {
+    text = e.what();
+  }
+  if (net.rank() == 0) {
+    EXPECT_EQ(text, "ranks disagree on the root: rank 1 has 2, rank 0 has 1");
+  }
+}
+
+/// Rank 0 leaves without the message for which rank 1 waits, although both have made the same call.
+TEST(mpi_errors, a_rank_that_leaves_without_a_message_ends_the_wait_for_it) {
+  spar::mpi world{MPI_COMM_WORLD};
+  if (world.size() < 2) return;
+  spar::mpi inner = world.split(world.rank() / 2, world.rank());
+  if (world.rank() >= 2) return;
+  spar::faulty<spar::mpi> net(inner, {{.what = spar::fault::kind::drop, .message = 0}});
+  std::vector<float> x(10);
+  std::string text;
+  try {
+    spar::broadcast(net, std::span(x), 0);
+  } catch (const spar::peer_failed& e) {
+    text = e.what();
+  }
+  if (inner.rank() == 1) {
+    EXPECT_NE(text.find("rank 0 has left (calls without a name: 1), but rank 1 waits"), std::string::npos) << text;
   }
 }
 

@@ -103,8 +103,12 @@ class endpoint {
   [[nodiscard]] detail::leavers& leavers() noexcept { return leavers_; }
   /// The calls of this rank, for a rank that leaves.
   [[nodiscard, gnu::cold]] detail::calls_of_leaver calls_so_far() const noexcept {
+    detail::last_call last;
+    if (const call_identity* const ended = calls_.last_ended())
+      last = {ended->agreed.digest, ended->history, static_cast<std::uint32_t>(ended->sequence % header::sequences),
+              ended->agreed.root};
     detail::calls_of_leaver::counts numbers{calls_.unnamed()};
-    return {numbers, 1 + names_.count_calls(&numbers[1], detail::calls_of_leaver::max_names)};
+    return {last, numbers, 1 + names_.count_calls(&numbers[1], detail::calls_of_leaver::max_names)};
   }
   /// The incomplete texts, of which only some parts have arrived in control messages.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }

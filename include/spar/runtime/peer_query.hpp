@@ -127,20 +127,33 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
   return said;
 }
 
-/// Queries `peer` for a description of its call with the number `sequence`. Called after a message from `peer` whose
-/// digest differs from the digest of this rank's call. `known()` of the result is false if `peer` has no call of this
-/// number or does not answer within one second. Throws `peer_failed` if the communicator dies before the answer
-/// arrives.
+/// What is known of the call with the number `sequence` of `peer`, which does not answer: if `peer` has left after this
+/// call, the digest, the history and the root.
+[[gnu::cold]] inline call_view view_of_silent(endpoint& node, std::uint64_t sequence, rank_t peer) {
+  call_view its{peer};
+  const calls_of_leaver* const left = node.leavers().find(peer);
+  const last_call last = left != nullptr ? left->last() : last_call{};
+  if (last.sequence != sequence % header::sequences) return its;
+  its.agreed.digest = last.digest;
+  its.agreed.root = last.root;
+  its.history = last.history;
+  return its;
+}
+
+/// Queries `peer` for a description of its call with the number `sequence`, unless `peer` has left. `known()` of the
+/// result is false if `peer` has no call of this number, has left or does not answer within one second. Throws
+/// `peer_failed` if the communicator dies before the answer arrives.
 template <transport Net>
 [[gnu::cold]] call_view query_peer_call(Net& net, std::uint64_t sequence, rank_t peer) {
   endpoint& node = net.node();
   if (endpoint* const other = node.neighbour(peer)) return view_of(*other, sequence);
+  if (node.leavers().find(peer) != nullptr) return view_of_silent(node, sequence, peer);
   peer_question asked(node.question(), node.scheduler(), peer, sequence);
   send_call_note(net, call_note::kind::differs, sequence, peer);
   asked.await(net, 1);
   if (!asked.answered && node.dead()) node.failure().raise_peer_failed();
   call_note note;
-  return asked.answer.empty() ? call_view{peer} : read_call(asked.answer.view(), peer, note);
+  return asked.answer.empty() ? view_of_silent(node, sequence, peer) : read_call(asked.answer.view(), peer, note);
 }
 
 /// Describes a call before the one that fails, as a part of an error message.
@@ -173,6 +186,17 @@ template <transport Net>
     if (its.history == ours.history) throw_mismatch(its, ours, in_ended_call(earlier).c_str());
   }
   throw_unknown_mismatch(theirs, own, sequence);
+}
+
+/// Throws `mismatch` if this rank learns that `peer` has made another call than `call`, or other calls before it.
+/// `where` says in which collective, unless it is the one that fails.
+template <transport Net>
+[[gnu::cold]] void compare_calls(Net& net, const call_record& call, rank_t peer, const char* where = "") {
+  const call_view own = view_of(call, call.agreed, net.node().rank(), call.describe);
+  const call_view theirs = query_peer_call(net, call.sequence, peer);
+  if (theirs.agreed.digest == 0) return; // nothing is known
+  if (theirs.history != own.history) throw_earlier_mismatch(net, theirs, own, call.sequence);
+  if (theirs.agreed.digest != own.agreed.digest) throw_mismatch(theirs, own, where);
 }
 
 /// Throws `mismatch` because `h`, the header of a message from `peer`, does not belong to a message of this rank's
@@ -209,10 +233,8 @@ template <transport Net>
                           " has not received a message that rank ",
                           source,
                           " has sent"};
+  compare_calls(net, call, source, where.c_str());
   const call_view own = view_of(call, call.agreed, rank, call.describe);
-  const call_view theirs = query_peer_call(net, call.sequence, source);
-  if (theirs.known() && theirs.history != own.history) throw_earlier_mismatch(net, theirs, own, call.sequence);
-  if (theirs.known() && theirs.agreed.digest != own.agreed.digest) throw_mismatch(theirs, own, where.c_str());
   raise<mismatch>({"ranks disagree on the messages", where.c_str(), ": rank ", rank, " has ", own.algorithm.c_str(),
                    ", ", own.operation.c_str(), ", n = ", own.agreed.dimension,
                    "; both ranks must make the same call, in which each message is received"});

@@ -21,10 +21,13 @@ struct peer_question {
   peer_question(const peer_question&) = delete;
   ~peer_question() { *place = nullptr; }
 
-  /// Makes progress on `net` until the answer has arrived, the communicator dies, or `patience` seconds have passed.
+  /// Makes progress on `net` until the answer has arrived, the peer has left, the communicator dies, or `patience`
+  /// seconds have passed.
   template <transport Net>
   [[gnu::cold]] void await(Net& net, double patience) const {
-    for (const double end = net.now() + patience; !answered && !net.node().dead() && net.now() < end; sched_yield()) {
+    endpoint& node = net.node();
+    const double end = net.now() + patience;
+    for (; !answered && !node.dead() && node.leavers().find(peer) == nullptr && net.now() < end; sched_yield()) {
       net.progress(false);
     }
   }

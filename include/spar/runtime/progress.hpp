@@ -14,13 +14,13 @@
 
 namespace spar {
 
-/// Makes an awaited operation fail with `peer_failed` if its peer has left before the call, and with `timeout` if its
-/// deadline has expired at the time `now`. Sends each
-/// peer a description of this rank's call after 1, 2, 4, ... seconds of waiting for the peer, so that the peer can
-/// detect a mismatch. Returns the time of the next check. Times are in seconds.
+/// Makes an awaited operation fail if its peer has left without taking part in it, and with `timeout` if its deadline
+/// has expired at the time `now`. Sends each peer a description of this rank's call after 1, 2, 4, ... seconds of
+/// waiting for the peer, so that the peer can detect a mismatch. Returns the time of the next check. Times are in
+/// seconds.
 template <transport Net>
 double poll_waits(Net& net, double now) {
-  if (net.node().leavers().any()) detail::fail_wait_for_leaver(net.node());
+  if (net.node().leavers().any()) detail::fail_wait_for_leaver(net, now);
   double until = net.node().waits().expire(now, [&](operation_record& r) { detail::time_out(net, r); });
   detail::waiting_list& waiting = net.node().waits().active();
   for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {

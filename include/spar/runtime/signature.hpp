@@ -176,6 +176,9 @@ template <class Value>
 /// which collective, unless it is the one that fails.
 [[noreturn, gnu::cold]] inline void throw_mismatch(const call_view& theirs, const call_view& own,
                                                    const char* where = "") {
+  const rank_t root = theirs.agreed.root;
+  if (!theirs.known() && root >= 0 && own.agreed.root >= 0 && root != own.agreed.root)
+    throw_mismatch("the root", theirs.rank, root, own.rank, own.agreed.root, where);
   if (!theirs.known()) {
     raise<mismatch>({"ranks disagree on the algorithm, its options, the operation, the dimension or an earlier "
                      "collective: rank ",

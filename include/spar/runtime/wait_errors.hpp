@@ -5,7 +5,7 @@
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
-#include <spar/runtime/peer_question.hpp>
+#include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <array>
@@ -33,32 +33,41 @@ namespace spar::detail {
           ")"};
 }
 
-/// Makes the awaited operation `r` of the rank `node` fail with the error `Error`, whose text has the given parts.
-template <class Error, class... Parts>
-[[gnu::cold]] void fail_wait(endpoint& node, operation_record& r, Parts... parts) {
-  try {
-    raise<Error>({parts...});
-  } catch (...) {
-    r.error = std::current_exception();
-  }
+/// Makes the awaited operation `r` of the rank `node` fail with the exception that is being handled.
+[[gnu::cold]] inline void fail_wait(endpoint& node, operation_record& r) {
+  r.error = std::current_exception();
   node.note_wait_error(r.error);
   r.wake(node.scheduler());
 }
 
-/// Makes the longest awaited operation fail with `peer_failed` whose peer has left without taking part in the call.
-/// Returns whether there was one.
-[[gnu::cold]] inline bool fail_wait_for_leaver(endpoint& node) {
+/// The number of calls without a name of a rank or, if it is known, of those with the name of the message with the tag
+/// `tag`, as in " (calls of this name: 3)".
+[[gnu::cold]] inline joined_text number_of(const calls_of_leaver& calls, tag_t tag) {
+  const std::uint64_t call = tag < 0 ? 0 : sequence_of(tag);
+  return {" (calls ", calls.counts_name(call) ? "of this name: " : "without a name: ", calls.like(call), ")"};
+}
+
+/// Makes the longest awaited operation whose peer has left fail: with `mismatch` if the peer has made another call, and
+/// else with `peer_failed` if the peer has not made the call or, at the time `now`, no message of the peer can be under
+/// way any more. Returns whether an operation has failed.
+template <transport Net>
+[[gnu::cold]] bool fail_wait_for_leaver(Net& net, double now) {
+  endpoint& node = net.node();
   waiting_list& waiting = node.waits().active();
   for (operation_record* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
-    const calls_of_leaver* const calls = node.leavers().find(r->peer);
+    calls_of_leaver* const calls = node.leavers().find(r->peer);
     if (calls == nullptr) continue;
     const call_record* const call = r->tag < 0 ? nullptr : node.calls().find(sequence_of(r->tag));
-    if (r->tag >= 0 && (call == nullptr || !calls->lack(call->sequence))) continue;
-    const bool is_named = call != nullptr && call->name != nullptr;
-    fail_wait<peer_failed>(
-        node, *r, "rank ", r->peer, " has left (calls ",
-        is_named ? "of this name: " : "without a name: ", is_named ? calls->like(call->sequence) : calls->unnamed(),
-        "), but rank ", node.rank(), " waits ", awaited(node, *r).c_str());
+    try {
+      if (call == nullptr && r->tag >= 0) continue;
+      const bool took_part = call != nullptr && !calls->lack(call->sequence);
+      if (took_part) compare_calls(net, *call, r->peer);
+      if (took_part && !calls->is_silent(r->since, now, node.leavers().late())) continue;
+      raise<peer_failed>({"rank ", r->peer, " has left", number_of(*calls, r->tag).c_str(), ", but rank ", node.rank(),
+                          " waits ", awaited(node, *r).c_str(), "; all ranks must make the same calls"});
+    } catch (...) {
+      fail_wait(node, *r);
+    }
     return true;
   }
   return false;
@@ -85,35 +94,41 @@ class wait_state {
  private:
   bounded_text bytes_;
 };
-[[gnu::cold]] inline wait_state wait_state_of(endpoint& node) {
+/// The state of `node`, for a rank that waits for a message with the tag `tag`.
+[[gnu::cold]] inline wait_state wait_state_of(endpoint& node, tag_t tag) {
   if (node.dead()) return {-1, "has given up: ", node.failure().reason().data()};
   if (node.wait_error()) // the call of a wait that has failed is about to abort the communicator
     return {-1, "has given up: ", message_of(node.wait_error()).c_str()};
   if (const operation_record* const r = node.waits().active().first())
     return {r->tag < 0 ? 0 : r->peer, "waits ", awaited(node, *r).c_str()};
   return {-1, node.calls().any() ? "has a call in flight, but waits for no message" : "is in no call",
-          " (calls without a name: ", node.calls().unnamed(), ")"};
+          number_of(node.calls_so_far(), tag).c_str()};
 }
 
-/// Asks `peer` for what it waits, and waits for the answer for at most one second, and at most the deadline.
+/// Asks `peer` for what it waits, and waits for the answer for at most one second, and at most the deadline. This rank
+/// waits for a message with the tag `tag`.
 template <transport Net>
-[[gnu::cold]] wait_state query_peer_wait(Net& net, rank_t peer) {
+[[gnu::cold]] wait_state query_peer_wait(Net& net, rank_t peer, tag_t tag) {
   endpoint& node = net.node();
-  if (endpoint* const other = node.neighbour(peer)) return wait_state_of(*other);
+  if (endpoint* const other = node.neighbour(peer)) return wait_state_of(*other, tag);
   if (const calls_of_leaver* const calls = node.leavers().find(peer))
-    return {-1, "has left (calls without a name: ", calls->unnamed(), ")"};
+    return {-1, "has left", number_of(*calls, tag).c_str()};
   const peer_question asked(node.wait_question(), node.scheduler(), peer);
-  send_text(net, control_message::purpose::wait, "?", peer);
+  send_text(net, control_message::purpose::wait, {reinterpret_cast<const char*>(&tag), sizeof(tag)}, peer);
   const double patience = std::min(1.0, node.deadline());
   asked.await(net, patience);
   if (asked.answer.size() > sizeof(rank_t)) return wait_state(asked.answer);
   return {-1, "has not answered for ", patience, " s: it runs code outside of spar, or has ended"};
 }
 
-/// Handles `text`, a question of the rank `source` for what this rank waits, or an answer to such a question.
+/// Handles `text`, a question of the rank `source` for what this rank waits, which is the tag of the message for which
+/// `source` waits, or the longer answer to such a question.
 template <transport Net>
 [[gnu::cold]] void on_wait_note(Net& net, rank_t source, std::string_view text) {
-  if (text == "?") return send_text(net, control_message::purpose::wait, wait_state_of(net.node()).bytes(), source);
+  if (tag_t tag = 0; text.size() == sizeof(tag)) {
+    std::memcpy(&tag, text.data(), sizeof(tag));
+    return send_text(net, control_message::purpose::wait, wait_state_of(net.node(), tag).bytes(), source);
+  }
   peer_question* const asked = net.node().wait_question();
   if (asked == nullptr || asked->answered || asked->peer != source) return; // an answer that comes too late
   asked->answered = true;
@@ -131,15 +146,17 @@ template <transport Net>
   }
 }
 
-/// Follows the chain of waits that begins with the rank `peer`, and describes its first three ranks and its last.
+/// Follows the chain of waits that begins with the awaited operation `r`, and describes the first three ranks and the
+/// last.
 template <transport Net>
-[[gnu::cold]] void add_chain_of_waits(joined_text& to, Net& net, rank_t peer) {
+[[gnu::cold]] void add_chain_of_waits(joined_text& to, Net& net, const operation_record& r) {
   std::array<rank_t, 65> visited{net.rank()};
+  rank_t peer = r.tag < 0 ? 0 : r.peer;
   for (std::size_t hops = 1;; ++hops) {
     for (std::size_t i = 0; i < hops; ++i) {
       if (visited[i] == peer) return to.add("; these ranks wait for each other");
     }
-    const wait_state its = query_peer_wait(net, peer);
+    const wait_state its = query_peer_wait(net, peer, r.tag);
     visited[hops] = peer;
     peer = its.peer();
     const bool is_last = peer < 0 || peer >= net.size() || hops + 1 == visited.size();
@@ -155,10 +172,14 @@ template <transport Net>
   endpoint& node = net.node();
   if (node.wait_question() != nullptr) return; // called by `progress` while this rank asks
   joined_text others("");
-  add_chain_of_waits(others, net, r.tag < 0 ? 0 : r.peer);
+  add_chain_of_waits(others, net, r);
   if (!r.waiting) return;
-  fail_wait<timeout>(node, r, "rank ", node.rank(), " has waited for ", node.deadline(), " s ",
-                     awaited(node, r).c_str(), others.c_str());
+  try {
+    raise<timeout>(
+        {"rank ", node.rank(), " has waited for ", node.deadline(), " s ", awaited(node, r).c_str(), others.c_str()});
+  } catch (...) {
+    fail_wait(node, r);
+  }
 }
 
 } // namespace spar::detail

@@ -283,7 +283,7 @@ class nccl_port : public decorated_port<Control> {
       transfers_.learn(source, note.id, note.epoch);
     } else {
       ++arrived_[note.epoch % 2];
-      if (note.epoch == 1 && !calls.empty()) node().leavers().add(source, calls);
+      if (note.epoch == 1 && !calls.empty()) node().leavers().add(source, calls).never_silent();
     }
     // Ends a blocking `progress` of the control transport, which over MPI otherwise waits for a message.
     scheduler().post(std::noop_coroutine());

@@ -150,15 +150,16 @@ class simulator {
       r.port().leavers().clear();
     }
   }
-  /// Makes a wait of the rank `net` fail if the program of the rank for which it waits has ended before the call.
-  /// Called when the message cannot be in flight any more: without events, or at a deadline.
-  bool fail_wait_for_leaver(sim_port& net) {
+  /// Makes a wait of the rank `net` fail if the program of the rank for which it waits has ended without taking part.
+  /// Called without events, when no message can be in flight any more, so that `late` is 0, or at a deadline.
+  bool fail_wait_for_leaver(sim_port& net, double late) {
     detail::waiting_list& waiting = net.waits().active();
     for (auto* r = waiting.first(); r != nullptr; r = waiting.after(*r)) {
       const sim_port& peer = port(r->tag < 0 ? 0 : r->peer);
       if (peer.has_left_) net.leavers().add(peer.rank(), peer.calls_so_far().text());
     }
-    return net.leavers().any() && detail::fail_wait_for_leaver(net);
+    net.leavers().set_late(late);
+    return net.leavers().any() && detail::fail_wait_for_leaver(net, now_);
   }
 
   /// The number of messages in flight for which the simulator reserves memory: two on each lane from each rank to each
@@ -190,7 +191,7 @@ class simulator {
     if (events_.empty()) ask_everyone();
     if (events_.empty()) {
       for (sim& r : ranks_) {
-        if (!fail_wait_for_leaver(r.port())) continue;
+        if (!fail_wait_for_leaver(r.port(), 0)) continue;
         r.port().scheduler().run();
         return r.rank();
       }
@@ -389,7 +390,7 @@ inline void sim_port::check_deadline() {
   deadline_scheduled_ = false;
   if (!waits().any()) return;
   const double time = engine_->now_;
-  if (engine_->fail_wait_for_leaver(*this)) {
+  if (engine_->fail_wait_for_leaver(*this, std::numeric_limits<double>::infinity())) {
     clock_ = std::max(clock_, time);
     return;
   }

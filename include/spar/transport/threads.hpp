@@ -49,6 +49,7 @@ class threads_port : public endpoint {
       if (look) port.collect();
       return port.matching_.oldest_arrival();
     });
+    leavers().set_late(0); // `collect` handles the messages of a rank together with the news that the rank has left
   }
 
   static constexpr bool lends_device_memory = true;

@@ -127,6 +127,10 @@ class call_table {
     }
     return nullptr;
   }
+  /// The call that has ended last; null if none has ended.
+  [[nodiscard, gnu::cold]] const call_identity* last_ended() const noexcept {
+    return endings_ > 0 ? &ended_[(endings_ - 1) % ended_.size()] : nullptr;
+  }
   /// The call whose number equals `sequence` modulo header::sequences, if this call is one of the 16 calls that have
   /// ended last; null otherwise.
   [[nodiscard, gnu::cold]] const call_identity* find_ended(std::uint64_t sequence) const noexcept {
@@ -140,8 +144,8 @@ class call_table {
   /// may query these options later. Does nothing if `call` is not the call that ended last, or if its algorithm is not
   /// a policy.
   [[gnu::cold]] void keep_options(const call_record& call) noexcept {
-    const call_identity& last = ended_[(endings_ - 1) % ended_.size()];
-    if (endings_ == 0 || call.sequence != last.sequence || call.describe.write == nullptr) return;
+    const call_identity* const last = last_ended();
+    if (last == nullptr || call.sequence != last->sequence || call.describe.write == nullptr) return;
     failed_options_.shrink(0);
     call.describe.write(call.describe.object, failed_options_);
     failed_sequence_ = call.sequence;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The ranks that have left a communicator while others may still use it, and the calls in which they have taken part. A
-// rank that leaves tells all others how many calls it has made (control_message::purpose::left). This text may overtake
-// messages of these calls, so a call that waits for a rank that has left goes on if that rank has taken part in the
-// call: everything that the rank had to send for the call is on its way.
+// rank that leaves tells all others how many calls it has made, and describes its last call
+// (control_message::purpose::left). This text may overtake messages of these calls, so a call that waits for a rank
+// that has left goes on if that rank has taken part in the call, until no message of that rank can be under way.
 #pragma once
 
 #include <spar/core/address.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/record_queue.hpp>
-#include <spar/core/memory/slab.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/core/util/bounded_text.hpp>
 #include <spar/runtime/messages/call_names.hpp>
 
@@ -16,88 +16,121 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace spar::detail {
 
-/// The number of calls that a rank had made when it left: of those without a name, and of each name. Of the names only
-/// the first `max_names`, in the order of their numbers, because the text of a control message is short.
+/// The call of a rank that had ended last when the rank left, for the comparison with the call of a rank that waits.
+struct last_call {
+  std::uint64_t digest = 0;
+  std::uint64_t history = 0;
+  std::uint32_t sequence = ~std::uint32_t{0}; // number of the call, modulo header::sequences; greater if there is none
+  rank_t root = -1;
+};
+static_assert(sizeof(last_call) == 24);
+
+/// What a rank says when it leaves: its last call, and how many calls it has made: of those without a name, and of each
+/// name. Of the names only the first `max_names`, in the order of their numbers, because the text of a control message
+/// is short.
 class calls_of_leaver {
  public:
-  static constexpr std::uint64_t max_names = 60;
+  static constexpr std::uint64_t max_names = 58;
   using counts = std::array<std::uint64_t, 1 + max_names>; ///< of the calls without a name, and of each name
 
-  calls_of_leaver() = default;
   /// The first `size` of `numbers`; those that follow are 0.
-  calls_of_leaver(const counts& numbers, std::size_t size) noexcept {
+  calls_of_leaver(const last_call& last, const counts& numbers, std::size_t size) noexcept {
+    text_.add({reinterpret_cast<const char*>(&last), sizeof(last)});
     text_.add({reinterpret_cast<const char*>(numbers.data()), size * sizeof(numbers[0])});
   }
   /// What a rank that leaves says. Throws `corrupt_message` if `text`, which the rank `who` has sent, is malformed.
   calls_of_leaver(rank_t who, std::string_view text) {
-    constexpr std::size_t size = sizeof(std::uint64_t);
-    if (text.size() < size || text.size() % size != 0) {
-      raise<corrupt_message>({"the numbers of calls of rank ", who, ", which has left, have ", text.size(),
-                              " bytes; expected a multiple of ", size, ", at least ", size});
+    constexpr std::size_t size = sizeof(std::uint64_t), least = sizeof(last_call) + size;
+    if (text.size() < least || text.size() % size != 0) {
+      raise<corrupt_message>({"the calls of rank ", who, ", which has left, have ", text.size(),
+                              " bytes; expected a multiple of ", size, ", at least ", least});
     }
     text_.add(text);
   }
   [[nodiscard]] std::string_view text() const noexcept { return text_.view(); }
 
-  [[nodiscard]] std::uint64_t unnamed() const noexcept { return count(0); }
-  /// The number of calls of the kind of the call `sequence`: without a name, or of the same name.
+  [[nodiscard, gnu::cold]] last_call last() const noexcept {
+    last_call its;
+    if (!text_.empty()) std::memcpy(static_cast<void*>(&its), text_.c_str(), sizeof(its));
+    return its;
+  }
+  /// Whether the number of the calls with the name of the call `sequence` is known; false if that call has no name.
+  [[nodiscard]] static bool counts_name(std::uint64_t sequence) noexcept {
+    return sequence % max_in_flight - first_named < max_names; // without a name, the difference wraps around
+  }
+  /// The number of calls with the name of the call `sequence` or, if it is unknown, of those without a name.
   [[nodiscard]] std::uint64_t like(std::uint64_t sequence) const noexcept {
-    const std::uint64_t number = sequence % max_in_flight;
-    return number < first_named ? unnamed() : count(1 + number - first_named);
+    return count(counts_name(sequence) ? 1 + sequence % max_in_flight - first_named : 0);
   }
   /// Whether the rank has certainly not taken part in the call `sequence`.
-  [[nodiscard]] bool lack(std::uint64_t sequence) const noexcept {
+  [[nodiscard, gnu::cold]] bool lack(std::uint64_t sequence) const noexcept {
     const std::uint64_t number = sequence % max_in_flight, turn = sequence / max_in_flight;
-    if (number < first_named) return turn * first_named + number >= unnamed();
-    return number - first_named < max_names && turn >= like(sequence);
+    if (number < first_named) return turn * first_named + number >= like(sequence);
+    return counts_name(sequence) && turn >= like(sequence);
   }
+  /// Whether no message of the rank can be under way at the time `now`, if that is certain `late` seconds after this
+  /// function was first called and after the time `since`, when a wait began (-1: not yet).
+  [[nodiscard]] bool is_silent(double since, double now, double late) noexcept {
+    if (noticed_ < 0) noticed_ = now;
+    return now >= std::max(since < 0 ? now : since, noticed_) + late;
+  }
+  /// For a transport that cannot tell when the messages of the rank have arrived.
+  void never_silent() noexcept { noticed_ = std::numeric_limits<double>::infinity(); }
 
  private:
   [[nodiscard]] std::uint64_t count(std::size_t i) const noexcept {
     std::uint64_t number = 0;
-    if ((i + 1) * sizeof(number) <= text_.size())
-      std::memcpy(&number, text_.c_str() + i * sizeof(number), sizeof(number));
+    const std::size_t at = sizeof(last_call) + i * sizeof(number);
+    if (at + sizeof(number) <= text_.size()) std::memcpy(&number, text_.c_str() + at, sizeof(number));
     return number;
   }
   bounded_text text_;
+  double noticed_ = -1; // the time of the first call of `is_silent`; -1 before
 };
 
 class leavers {
  public:
+  leavers() = default;
+  leavers(const leavers&) = delete;
+  ~leavers() { clear(); }
+
   [[nodiscard]] bool any() const noexcept { return !all_.empty(); }
   /// The calls of the rank `who`, if it has left; else null.
-  [[nodiscard]] const calls_of_leaver* find(rank_t who) const noexcept {
-    for (const leaver* l = all_.first(); l != nullptr; l = l->next) {
+  [[nodiscard, gnu::cold]] calls_of_leaver* find(rank_t who) noexcept {
+    for (leaver* l = all_.first(); l != nullptr; l = l->next) {
       if (l->who == who) return &l->calls;
     }
     return nullptr;
   }
-  /// Notes that the rank `who` has left, after the calls that `text` says. Throws `corrupt_message` if `text` is
-  /// malformed.
-  [[gnu::cold]] void add(rank_t who, std::string_view text) {
-    const calls_of_leaver calls(who, text);
-    if (find(who) != nullptr) return;
-    leaver* const l = records_.acquire();
-    l->who = who;
-    l->calls = calls;
+  /// Notes that the rank `who` has left, after the calls that `text` says, and returns these calls. Throws
+  /// `corrupt_message` if `text` is malformed.
+  [[gnu::cold]] calls_of_leaver& add(rank_t who, std::string_view text) {
+    if (calls_of_leaver* const known = find(who)) return *known;
+    auto* const l = new leaver{who, {who, text}};
     all_.push_back(l);
+    return l->calls;
   }
-  void clear() noexcept {
-    while (leaver* l = all_.pop_front()) records_.recycle(l);
+  /// For how many seconds after a rank has left its messages may still arrive: 0 for a transport that never lets the
+  /// text of a rank that leaves overtake its messages.
+  [[nodiscard]] double late() const noexcept { return late_; }
+  void set_late(double seconds) noexcept { late_ = seconds; }
+  [[gnu::cold]] void clear() noexcept {
+    while (leaver* l = all_.pop_front()) delete l;
   }
 
  private:
   struct leaver {
-    rank_t who = 0;
-    calls_of_leaver calls{};
+    rank_t who;
+    calls_of_leaver calls;
     leaver* next = nullptr;
   };
-  slab<leaver> records_;
   record_queue<leaver> all_;
+  double late_ = 1;
 };
 
 } // namespace spar::detail

@@ -6,6 +6,7 @@
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/util/crc32c.hpp>
 #include <spar/cuda/recycled.hpp>
+#include <spar/runtime/endpoint/leavers.hpp>
 #include <spar/runtime/messages/message.hpp>
 #include <spar/runtime/tasks/operation_record.hpp>
 
@@ -115,5 +116,6 @@ struct nccl_note {
     return read;
   }
 };
+static_assert(sizeof(nccl_note) + sizeof(last_call) + sizeof(calls_of_leaver::counts) <= max_text_length);
 
 } // namespace spar::detail
