@@ -4,14 +4,13 @@
 #pragma once
 
 #include <spar/collective/composition.hpp>
-#include <spar/collective/finalize.hpp>
+#include <spar/collective/prepare.hpp>
 #include <spar/cuda/array.hpp>
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/values/entries.cuh>
 #include <spar/on_device.cuh>
 #include <spar/optimizer/saved_state.hpp>
-#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <concepts>
@@ -66,18 +65,15 @@ class device_feedback {
   /// and throws `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
-    check_operation<Op>();
     device_.check_span(net, owner, x);
-    detail::check_arguments(detail::port_of(net));
-    check_length(x.size);
-    algorithm_.template validate_parts<T>(x.size, net.size());
+    sparse_stream<T, Index> mine;
+    const auto call = detail::prepare<T, Index>(detail::port_of(net), on_host{{this}}, op, x.size, &mine);
     try {
-      sparse_stream<T, Index> mine = detail::or_abort(net, [&] {
+      detail::or_abort(net, [&] {
         next_ = state_;
-        return select(net, x);
+        mine = select(net, x);
       });
-      const selected_sum<T, Index> result =
-          run_collective(net, signature_of<T, Index, Op>(x.size, *this), call{this, &mine}, op);
+      const selected_sum<T, Index> result = call.run();
       detail::or_abort(net, [&] { entries_.write(result.sum.view(), x); });
     } catch (...) {
       entries_.wait(); // the program may free the values
@@ -91,18 +87,20 @@ class device_feedback {
   /// if there are no kernels for the composition (see `allreduce` of `on_device`).
   template <communicates Net, reduction<T> Op = sum>
   void operator()(on_device<Net>& on, device_span<T> x, Op op = {}) {
-    check_operation<Op>();
     device_.check_current(on.transport(), owner);
     const auto order = on.template begin<Composition>(x);
-    check_length(x.size);
-    algorithm_.template validate_parts<T>(x.size, on.transport().size());
+    const auto call = detail::prepare<T, Index>(on.transport(), in_place{{this}}, op, x.size, on.values(x));
     next_ = state_;
-    order.run([&] {
-      run_collective(on.transport(), signature_of<T, Index, Op>(x.size, *this), call_on_device{this, on.values(x)}, op);
-    });
+    order.run([&] { call.run(); });
     keep(x.size);
   }
 
+  template <element U, class Op>
+  void validate(std::uint64_t n, rank_t ranks, const Op&) const {
+    check_operation<Op>();
+    check_length(n);
+    algorithm_.template validate_parts<T>(n, ranks);
+  }
   /// Calls `f(name, value)` for each option that must be equal on all ranks, and for a digest of the part of the state
   /// that must be equal on all ranks.
   template <class F>
@@ -178,19 +176,28 @@ class device_feedback {
     return mine;
   }
 
-  /// Reduces the selected entries `mine` of a `device_feedback` object.
-  struct call {
+  /// What all calls of a `device_feedback` object have in common.
+  struct call_of {
     static constexpr std::string_view name = Composition::name;
+    static constexpr bool finalizes = true;
     device_feedback* its;
-    sparse_stream<T, Index>* mine;
 
     template <class F>
     void options(F&& f) const {
       its->options(f);
     }
+    template <element U, class Op>
+    void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
+      its->template validate<U>(n, ranks, op);
+    }
+  };
+
+  /// Reduces the selected entries `mine`, which are on the host.
+  struct on_host : call_of {
+    using call_of::its;
 
     template <transport Net, class Op>
-    task<selected_sum<T, Index>> operator()(channel<Net> net, Op op) const& {
+    task<selected_sum<T, Index>> operator()(channel<Net> net, sparse_stream<T, Index>* mine, Op op) const& {
       auto running =
           its->algorithm_.reduce(net, &its->next_, &its->report_, std::move(*mine), its->entries_.residual(), op);
       selected_sum<T, Index> result = co_await std::move(running);
@@ -199,19 +206,12 @@ class device_feedback {
     }
   };
 
-  /// Selects, reduces and writes the entries of a `device_feedback` object on the device.
-  struct call_on_device {
-    static constexpr std::string_view name = Composition::name;
-    device_feedback* its;
-    std::span<T> x;
-
-    template <class F>
-    void options(F&& f) const {
-      its->options(f);
-    }
+  /// Selects, reduces and writes entries on the device.
+  struct in_place : call_of {
+    using call_of::its;
 
     template <transport Net, class Op>
-    task<void> operator()(channel<Net> net, Op op) const& {
+    task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
       const cudaStream_t stream = net.net().work().stream();
       if (!its->accumulated_.has_room(x.size())) detail::end_transfers(net.net());
       net.net().work().order().follow(its->entries_.order().get()); // the last call may not have had an `on_device`

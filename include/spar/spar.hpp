@@ -14,7 +14,6 @@
 #include <spar/selector/keep_largest.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/selector/threshold_reuse.hpp>
-#include <spar/system/allreduce.hpp>
 #include <spar/system/collectives.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/published.hpp>

@@ -149,7 +149,7 @@ def self_test():
     bad = {
         "core includes a transport": ("core/a.hpp", "#include <spar/transport/sim.hpp>\n"),
         "storage includes a sibling layer": ("storage/a.hpp", "#include <spar/transport/sim.hpp>\n"),
-        "a collective includes a system": ("collective/a.hpp", "#include <spar/system/allreduce.hpp>\n"),
+        "a collective includes a system": ("collective/a.hpp", "#include <spar/system/collectives.hpp>\n"),
         "a layer includes spar.hpp": ("model/a.hpp", "#include <spar/spar.hpp>\n"),
         "quotes": ("core/a.hpp", '#include "error.hpp"\n'),
         "mpi.h outside its transport": ("collective/a.hpp", "#  include <mpi.h>\n"),
@@ -160,7 +160,7 @@ def self_test():
     }
     good = {
         "own layer": ("storage/a.hpp", "#include <spar/storage/coo.hpp>\n#include <spar/core/error.hpp>\n"),
-        "top header": ("spar.hpp", "#include <spar/system/allreduce.hpp>\n"),
+        "top header": ("spar.hpp", "#include <spar/system/collectives.hpp>\n"),
         "mpi.h in its transport": ("transport/mpi.hpp", "#include <mpi.h>\n#include <vector>\n"),
         "system includes all": ("system/a.hpp", "#include <spar/model/cost.hpp>\n#include <spar/optimizer/sgd.hpp>\n"),
     }

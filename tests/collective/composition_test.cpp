@@ -5,7 +5,7 @@
 
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/nonzeros.hpp>
-#include <spar/system/allreduce.hpp>
+#include <spar/system/collectives.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <spar/collective/allreduce/compose.hpp>
 #include <spar/collective/allreduce/ring.hpp>
-#include <spar/system/allreduce.hpp>
+#include <spar/system/collectives.hpp>
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "support/extent.hpp"
 
 #include <spar/nccl.hpp>
+#include <spar/optimizer/eager_step.hpp>
 #include <spar/strided.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/counting.hpp>
@@ -19,6 +20,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sched.h>
@@ -329,6 +331,95 @@ TEST(nccl, refuses_values_in_device_memory_and_other_devices) {
     spar::allreduce(net, std::span(x), spar::ring{});
     EXPECT_EQ(x, std::vector<float>(n, 3));
     EXPECT_EQ(counted.sent().messages, 0U);
+  });
+}
+
+/// An algorithm whose options are always invalid.
+struct never : spar::algorithm_defaults {
+  static constexpr std::string_view name = "never";
+  template <spar::element T, class Op>
+  void validate(std::uint64_t, rank_t, const Op&) const {
+    spar::raise<spar::invalid_argument>({"these options are invalid"});
+  }
+  template <class Net, class Op>
+  spar::task<void> operator()(spar::channel<Net>, std::span<float>, Op) const& {
+    co_return;
+  }
+};
+
+TEST(nccl, every_front_door_refuses_the_same_arguments_with_the_same_sentence) {
+  constexpr std::size_t n = 3000;
+  run(2, 6, {}, [](net_type& net) {
+    using values = std::span<float>;
+    const cuda_double::device_array<float> on_device(std::vector<float>(n, 1));
+    const values there(on_device.data(), n);
+    std::vector<float> x(n, 1), other(n, 1);
+    const std::size_t sizes[] = {n, n};
+    const auto view = [](values v) { return spar::dense_view(std::span<const float>(v)); };
+    spar::ok_topk<float> reduce(spar::ok_topk_allreduce<>{.select = {.k = 40}});
+    auto solo = spar::partial_allreduce<float>(net, n, spar::solo{}, spar::ring{}, spar::average{});
+    spar::fused_allreduce<net_type, float> fused(net, sizes, {.bucket_bytes = 1});
+    const spar::named a{"a"};
+
+    const std::function<void(values)> calls[] = {[&](values v) { spar::allreduce(net, v); },
+                                                 [&](values v) { spar::allreduce(net, a, v); },
+                                                 [&](values v) { spar::allreduce(net, v, other); },
+                                                 [&](values v) { (void)spar::start_allreduce(net, v); },
+                                                 [&](values v) { (void)spar::start_allreduce(net, a, v); },
+                                                 [&](values v) { spar::reduce_scatter(net, v); },
+                                                 [&](values v) { (void)spar::start_reduce_scatter(net, v); },
+                                                 [&](values v) { spar::allgather(net, v); },
+                                                 [&](values v) { (void)spar::start_allgather(net, a, v); },
+                                                 [&](values v) { spar::reduce(net, v, 0); },
+                                                 [&](values v) { (void)spar::start_reduce(net, v, 0); },
+                                                 [&](values v) { spar::broadcast(net, v, 0); },
+                                                 [&](values v) { (void)spar::start_broadcast(net, a, v, 0); },
+                                                 [&](values v) { reduce(net, v); },
+                                                 [&](values v) { (void)reduce.start(net, v); },
+                                                 [&](values v) { (void)reduce.start(net, a, v); },
+                                                 [&](values v) { (void)reduce.reduce(net, v); },
+                                                 [&](values v) { (void)reduce.start_reduce(net, v); },
+                                                 [&](values v) { spar::sgd_step(net, v, v, 0.5F, reduce); },
+                                                 [&](values v) { spar::sgd_step(net, v, v, 0.5F, spar::ring{}); },
+                                                 [&](values v) { spar::sgd_step(v, v, 0.5F, solo); },
+                                                 [&](values v) { solo(v); },
+                                                 [&](values v) { (void)solo.start(v); },
+                                                 [&](values v) { solo.drain(v); },
+                                                 [&](values v) { fused.ready(0, v); }};
+    const std::function<void()> without_span[] = {[&] { (void)spar::allreduce(net, view(x)); },
+                                                  [&] { (void)spar::start_allreduce(net, view(x)); },
+                                                  [&] { spar::barrier(net); },
+                                                  [&] { spar::barrier(net, a); },
+                                                  [&] { (void)spar::start_barrier(net); },
+                                                  [&] { spar::leave(net); },
+                                                  [&] { (void)spar::partial_allreduce<float>(net, n); }};
+    const std::function<void()> with_an_algorithm[] = {
+        [&] { spar::allreduce(net, x, never{}); },
+        [&] { spar::allreduce(net, other, x, never{}); },
+        [&] { (void)spar::start_allreduce(net, a, x, never{}); },
+        [&] { spar::sgd_step(net, x, x, 0.5F, never{}); },
+        [&] { (void)spar::partial_allreduce<float>(net, n, spar::solo{}, never{}); },
+        [&] { spar::fused_allreduce<net_type, float, never>(net, sizes, {.bucket_bytes = 1}).ready(0, x); }};
+
+    const auto sent = net.statistics().messages_sent;
+    const std::string in_device_memory = std::string("the 3000 values of span 1") + spar_test::on_device_0;
+    for (const auto& call : calls)
+      EXPECT_EQ(spar_test::refusal_of([&] { call(there); }), in_device_memory) << &call - calls;
+    for (const auto& call : with_an_algorithm)
+      EXPECT_EQ(spar_test::refusal_of(call), "these options are invalid") << &call - with_an_algorithm;
+    cuda_double::set_device(3);
+    const std::string of_another_device =
+        "the current device is 3, but this spar::nccl was made for device 0; expected cudaSetDevice(0) before the call";
+    for (const auto& call : calls)
+      EXPECT_EQ(spar_test::refusal_of([&] { call(x); }), of_another_device) << &call - calls;
+    for (const auto& call : without_span)
+      EXPECT_EQ(spar_test::refusal_of(call), of_another_device) << &call - without_span;
+    cuda_double::set_device(0);
+    EXPECT_EQ(x, std::vector<float>(n, 1)); // no refused step has scaled the gradient
+    EXPECT_FALSE(net.dead());
+    EXPECT_EQ(net.statistics().messages_sent, sent);
+    solo.drain(x);
+    spar::barrier(net); // this rank frees `on_device` when no rank has transfers in flight
   });
 }
 

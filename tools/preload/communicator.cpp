@@ -8,7 +8,7 @@
 #include <spar/collective/tree/chains.hpp>
 #include <spar/collective/tree/on_tree.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/system/allreduce.hpp>
+#include <spar/system/collectives.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/transport/mpi/hosts.hpp>
 

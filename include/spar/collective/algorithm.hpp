@@ -43,6 +43,11 @@ struct algorithm_defaults {
 template <class X>
 concept strided_values = requires { requires std::remove_cvref_t<X>::packs_values; };
 
+/// A type of dense values whose memory outlives the expression: a span, a container that is not a temporary, or a
+/// `strided`.
+template <class X>
+concept dense_values = strided_values<X> || requires(X&& x) { std::span(static_cast<X&&>(x)); };
+
 /// An algorithm whose member `validate<T>(n, ranks, op)` checks a call before anything is sent. The concept rejects an
 /// algorithm whose `validate` has other parameters, because spar would never call that `validate`.
 template <class Algorithm, class T, class Op>

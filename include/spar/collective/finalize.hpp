@@ -47,10 +47,11 @@ struct finalizing {
   }
 };
 
-/// Returns `algorithm`, wrapped in `finalizing` if the operation Op has a member `finish`, otherwise unchanged.
+/// Returns `algorithm`, wrapped in `finalizing` if the operation Op has a member `finish`, unless the algorithm
+/// `finalizes` its result itself; otherwise unchanged.
 template <class Op, class T, class Algorithm>
 auto with_finalize(Algorithm algorithm) {
-  if constexpr (finishes<Op, T>)
+  if constexpr (finishes<Op, T> && !requires { Algorithm::finalizes; })
     return finalizing<Algorithm>{std::move(algorithm)};
   else
     return algorithm;

@@ -25,7 +25,8 @@ template <class Values, transport Net, class Held, participation Participation, 
 participants sgd_step(std::type_identity_t<std::span<T>> weights, Values&& gradient, component_of<T> rate,
                       partial<Net, Held, Participation, Algorithm, average>& reduce) {
   const std::span<T> x(gradient);
-  detail::scale_gradient<T>(weights, x, rate);
+  detail::check_step<T>(reduce.transport(), weights, x, rate);
+  detail::scale_gradient<T>(x, rate);
   participants by = reduce(x);
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);
   return by;

@@ -5,14 +5,13 @@
 
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/composition.hpp>
-#include <spar/collective/finalize.hpp>
+#include <spar/collective/prepare.hpp>
 #include <spar/collective/selected_sum.hpp>
 #include <spar/core/lasting.hpp>
 #include <spar/core/memory/space.hpp>
 #include <spar/core/non_finite.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/optimizer/saved_state.hpp>
-#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
 #include <spar/storage/kernel/dense.hpp>
 
@@ -68,50 +67,50 @@ class error_feedback {
   /// lengths), or if another call of this object has not ended.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, std::span<T> x, Op op = {}) {
-    begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+    prepare<in_place>(net, x, op).run();
   }
   /// Starts a non-blocking call that reduces in place; `x` and this object must stay valid until the call has ended. If
   /// calls have names (`which`), ranks may start the calls of several `error_feedback` objects in different orders.
   template <communicates Net, reduction<T> Op = sum>
   pending<Net, void> start(Net& net, std::span<T> x, Op op = {}) {
-    return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+    return prepare<in_place>(net, x, op).start();
   }
   template <communicates Net, reduction<T> Op = sum>
   pending<Net, void> start(Net& net, named which, std::span<T> x, Op op = {}) {
-    return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+    return prepare<in_place>(net, x, op).start(which);
   }
 
   /// Reduces the values `x` with gaps, a `strided` (spar/strided.hpp), in place. The residual has no gaps.
   template <communicates Net, strided_values Values, reduction<T> Op = sum>
   void operator()(Net& net, Values x, Op op = {}) {
-    begin(detail::blocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+    prepare<in_place>(net, x, op).run();
   }
   /// Starts a non-blocking call that reduces the values `x` with gaps in place.
   template <communicates Net, strided_values Values, reduction<T> Op = sum>
   pending<Net, void> start(Net& net, Values x, Op op = {}) {
-    return begin(detail::nonblocking{}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+    return prepare<in_place>(net, x, op).start();
   }
   /// Starts a non-blocking call with the name `which` that reduces the values `x` with gaps in place.
   template <communicates Net, strided_values Values, reduction<T> Op = sum>
   pending<Net, void> start(Net& net, named which, Values x, Op op = {}) {
-    return begin(detail::nonblocking_by_name{which}, detail::port_of(net), in_place{under_way(*this)}, x, op);
+    return prepare<in_place>(net, x, op).start(which);
   }
 
   /// Reduces out of place: leaves `x` unchanged, and returns the sum and this rank's contribution to the sum, both as
   /// streams.
   template <communicates Net, reduction<T> Op = sum>
   selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return begin(detail::blocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
+    return prepare<out_of_place>(net, x, op).run();
   }
   /// Starts `reduce` as a non-blocking call, with or without a name (`which`); `x` and this object must stay valid
   /// until the call has ended.
   template <communicates Net, reduction<T> Op = sum>
   pending<Net, selected_sum<T, Index>> start_reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return begin(detail::nonblocking{}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
+    return prepare<out_of_place>(net, x, op).start();
   }
   template <communicates Net, reduction<T> Op = sum>
   pending<Net, selected_sum<T, Index>> start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
-    return begin(detail::nonblocking_by_name{which}, detail::port_of(net), out_of_place{under_way(*this)}, x, op);
+    return prepare<out_of_place>(net, x, op).start(which);
   }
 
   /// \cond
@@ -149,7 +148,7 @@ class error_feedback {
   template <transport Net, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op) & {
     next_ = state_;
-    const in_place call{under_way(*this)};
+    const in_place call{{under_way(*this)}};
     co_await call(net, x,
                   sum{}); // `sum` even for an average: the partial allreduce itself divides by the number of ranks
   }
@@ -266,12 +265,17 @@ class error_feedback {
   /// the `error_feedback` object that the call uses.
   struct out_of_place {
     static constexpr std::string_view name = Algorithm::name;
+    static constexpr bool finalizes = true;
     mutable under_way call;
     const error_feedback* reducer = &call.its(); // `options` needs the reducer even after the call has ended
 
     template <class F>
     void options(F&& f) const {
       reducer->options(f);
+    }
+    template <element U, class Op>
+    void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
+      reducer->template validate<U>(n, ranks, op);
     }
 
     template <transport Net, class Op>
@@ -290,24 +294,17 @@ class error_feedback {
       co_return result;
     }
   };
-  struct in_place {
-    static constexpr std::string_view name = Algorithm::name;
-    out_of_place sparse;
-
-    template <class F>
-    void options(F&& f) const {
-      sparse.options(f);
-    }
-
+  struct in_place : out_of_place {
     template <transport Net, class Op>
     task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-      const selected_sum<T, Index> result = co_await sparse(net, std::span<const T>(x), op);
+      const selected_sum<T, Index> result = co_await out_of_place::operator()(net, std::span<const T>(x), op);
       result.sum.to_dense(x, op);
     }
   };
 
-  template <class Mode, class Net, class Call, class Values, class Op>
-  auto begin(Mode mode, Net& net, Call&& call, Values x, Op op) {
+  /// Prepares a call of type `Call` on the values `x`. The call begins with the current state.
+  template <class Call, class Net, class Values, class Op>
+  auto prepare(Net& on, Values x, Op op) {
     check_operation<Op>();
     constexpr bool selects = residual_allreduce<Algorithm, Net, T, Index, Op>;
     if constexpr (!selects) {
@@ -317,15 +314,13 @@ class error_feedback {
     static_assert(selects || residual_allreduce<Algorithm, Net, float, Index, Op>,
                   "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
                   "and reduce<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
-    detail::check_arguments(net, x);
-    try {
+    auto& net = detail::port_of(on);
+    return detail::or_abort(net, [&] {
+      auto call = detail::prepare<T, Index>(net, Call{{under_way(*this)}}, op, x.size(), x);
       check_values(x);
-      algorithm_.template validate_parts<T>(x.size(), net.size());
       next_ = state_;
-      return mode(net, signature_of<T, Index, Op>(x.size(), *this), detail::for_values(x, std::move(call)), x, op);
-    } catch (...) {
-      detail::fail_to_begin(net);
-    }
+      return call;
+    });
   }
 
   template <class... Args>

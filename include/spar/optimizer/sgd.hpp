@@ -5,11 +5,10 @@
 #pragma once
 
 #include <spar/collective/allreduce/compose.hpp>
-#include <spar/collective/finalize.hpp>
+#include <spar/collective/prepare.hpp>
 #include <spar/core/check_number.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/runtime/arguments.hpp>
-#include <spar/runtime/pending.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -53,17 +52,22 @@ namespace detail {
 template <class Values>
 using value_of = typename decltype(std::span(std::declval<Values&>()))::element_type;
 
-/// Multiplies the gradient by `rate` in place, so that the mean of the gradients over all ranks is the update of the
-/// weights. Throws `invalid_argument` if `rate` is infinite or NaN, if the lengths of `weights` and `gradient` differ,
-/// or if one of them is in device memory.
-template <element T>
-  requires is_floating<component_of<T>>
-void scale_gradient(std::span<const T> weights, std::span<T> gradient, component_of<T> rate) {
+/// Throws `invalid_argument` if the learning rate `rate` is infinite or NaN, if `net` cannot take `weights` or
+/// `gradient` (see `check_arguments`), or if their lengths differ.
+template <element T, transport Net>
+void check_step(Net& net, std::span<const T> weights, std::span<const T> gradient, component_of<T> rate) {
   check_number(static_cast<double>(rate), valid::finite, "the learning rate");
-  check_host_memory(weights, gradient);
+  check_arguments(net, weights, gradient);
   if (weights.size() != gradient.size()) {
     raise<invalid_argument>({"there are ", weights.size(), " weights, but the gradient has length ", gradient.size()});
   }
+}
+
+/// Multiplies the gradient by `rate` in place, so that the mean of the gradients over all ranks is the update of the
+/// weights.
+template <element T>
+  requires is_floating<component_of<T>>
+void scale_gradient(std::span<T> gradient, component_of<T> rate) {
   for (auto& g : components(gradient)) g = static_cast<component_of<T>>(rate * g);
 }
 
@@ -82,7 +86,8 @@ template <communicates Net, element T, class Algorithm, index_type Index>
 selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> weights,
                                 std::type_identity_t<std::span<T>> gradient, component_of<T> rate,
                                 error_feedback<T, Algorithm, Index>& reduce) {
-  detail::scale_gradient<T>(weights, gradient, rate);
+  detail::check_step<T>(detail::port_of(net), weights, gradient, rate);
+  detail::scale_gradient<T>(gradient, rate);
   auto update = reduce.reduce(net, std::span<const T>(gradient), average{});
   descend(weights, update.sum);
   return update;
@@ -98,15 +103,12 @@ template <communicates Net, class Gradient, class Given, class T = detail::value
 void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, component_of<T> rate,
               const Given& given) {
   const std::span<T> x(gradient);
-  try {
-    const auto algorithm = detail::as_algorithm(given);
-    detail::validate_values<detail::port_type_of<Net>, T>(algorithm, x.size(), net.size(), average{});
-    detail::scale_gradient<T>(weights, x, rate);
-    run_collective(net, signature_of<T, no_indices, average>(x.size(), algorithm),
-                   detail::with_finalize<average, T>(algorithm), x, average{});
-  } catch (...) {
-    detail::fail_to_begin(net);
-  }
+  auto& port = detail::port_of(net);
+  detail::check_step<T>(port, weights, x, rate);
+  const auto call = detail::or_abort(
+      port, [&] { return detail::prepare<T, no_indices>(port, detail::as_algorithm(given), average{}, x.size(), x); });
+  detail::scale_gradient<T>(x, rate);
+  call.run();
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);
 }
 

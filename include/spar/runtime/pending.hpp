@@ -344,30 +344,4 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
   call.error.rethrow();
 }
 
-namespace detail {
-
-// Function objects that begin a call: blocking, non-blocking, or non-blocking with a name. A collective is implemented
-// once, and its public functions pass one of these objects to the implementation.
-struct blocking {
-  template <class... Args>
-  auto operator()(Args&&... args) const {
-    return run_collective(std::forward<Args>(args)...);
-  }
-};
-struct nonblocking {
-  template <class... Args>
-  auto operator()(Args&&... args) const {
-    return start_collective(std::forward<Args>(args)...);
-  }
-};
-struct nonblocking_by_name {
-  named which;
-  template <class Net, class... Args>
-  auto operator()(Net& net, Args&&... args) const {
-    return start_collective(net, which, std::forward<Args>(args)...);
-  }
-};
-
-} // namespace detail
-
 } // namespace spar

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The collectives that make up an allreduce: reduce-scatter, allgather, reduce and broadcast, and the barrier. All take
-// their arguments in the same order: (net, [named,] values or stream, [root or owners,] [algorithm,] [operation]).
+// The front door: allreduce, the collectives that make up an allreduce, the barrier and `leave`. All take their
+// arguments in the same order: (net, [named,] values or stream, [root or owners,] [algorithm,] [operation]).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
+#include <spar/collective/allreduce/compose.hpp>
 #include <spar/collective/allreduce/ring.hpp>
 #include <spar/collective/allreduce/split.hpp>
 #include <spar/collective/basic/allgather.hpp>
 #include <spar/collective/basic/barrier.hpp>
 #include <spar/collective/basic/binomial.hpp>
 #include <spar/collective/basic/leave.hpp>
-#include <spar/collective/finalize.hpp>
-#include <spar/core/lasting.hpp>
-#include <spar/core/memory/space.hpp>
+#include <spar/collective/prepare.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/runtime/arguments.hpp>
-#include <spar/runtime/pending.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -25,104 +24,11 @@
 
 namespace spar {
 
-/// A type of dense values whose memory outlives the expression: a span, a container that is not a temporary, or a
-/// `strided`.
-template <class X>
-concept dense_values = strided_values<X> || requires(X&& x) { std::span(static_cast<X&&>(x)); };
-
 namespace detail {
 
-template <class X>
-inline constexpr bool is_stream = false;
-template <element T, index_type Index>
-inline constexpr bool is_stream<sparse_stream<T, Index>> = true;
-
-/// Rejects values in device memory, which collectives on a communicator cannot read.
-template <class... Args>
-constexpr void reject_device_memory() {
-  static_assert(!any_in_device_memory<Args...>,
-                "these values are in device memory, which a communicator cannot read: instead of the communicator, "
-                "pass a spar::on_device (compile with nvcc) or a spar::staged that was constructed from it");
-}
-
-/// Whether a collective takes a `Values`, the forwarded type of an argument: dense values, a stream or a view of one.
-template <class Values>
-concept takes_part = dense_values<Values> || requires(std::remove_cvref_t<Values>& values) { values.view(); } ||
-                     requires { typename std::remove_cvref_t<Values>::index_value_type; };
-
-/// Stops the compilation with a sentence unless the first of the arguments of a collective, which has no name or is
-/// behind it, has values. Returns whether it has, so that no other error follows.
-template <class First, class... Rest>
-constexpr bool expect_values() {
-  constexpr bool is_name = std::same_as<std::remove_cvref_t<First>, named>;
-  if constexpr (is_name && sizeof...(Rest) > 0) {
-    return expect_values<Rest...>();
-  } else {
-    static_assert(takes_part<First>,
-                  "a collective takes a span, vector or array of values, or a stream: for a single value s pass "
-                  "std::span(&s, 1), for a pointer std::span(pointer, n), and instead of a vector<bool>, whose values "
-                  "are bits, a vector of std::uint32_t");
-    return takes_part<First>;
-  }
-}
-
-/// Makes a blocking call of the collective `forms`. If `first` is a name (`named`), the call is started under this
-/// name, and ended by `wait()`.
-template <class Forms, class Net, class First, class... Rest>
-auto begin_blocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
-  check_arguments(net, first, rest...);
-  if constexpr (any_in_device_memory<First, Rest...>)
-    reject_device_memory<First, Rest...>();
-  else if constexpr (!expect_lasting<First, Rest...>() || !expect_values<First, Rest...>())
-    return;
-  else
-    try {
-      if constexpr (std::same_as<std::remove_cvref_t<First>, named>)
-        return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...).wait();
-      else
-        return forms(blocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
-    } catch (...) {
-      fail_to_begin(net);
-    }
-}
-/// Starts a non-blocking call of the collective `forms`. Rejects a temporary stream, which would be destroyed while the
-/// call still reads it.
-template <class Forms, class Net, class First, class... Rest>
-auto begin_nonblocking(const Forms& forms, Net& net, First&& first, Rest&&... rest) {
-  check_arguments(net, first, rest...);
-  if constexpr (any_in_device_memory<First, Rest...>) {
-    reject_device_memory<First, Rest...>();
-  } else if constexpr (!expect_lasting<First, Rest...>() || !expect_values<First, Rest...>()) {
-    return;
-  } else if constexpr (std::same_as<std::remove_cvref_t<First>, named>) {
-    static_assert(!(is_stream<Rest> || ...),
-                  "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-    try {
-      return forms(nonblocking_by_name{first}, net, std::forward<Rest>(rest)...);
-    } catch (...) {
-      fail_to_begin(net);
-    }
-  } else {
-    static_assert(!is_stream<First>,
-                  "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-    try {
-      return forms(nonblocking{}, net, std::forward<First>(first), std::forward<Rest>(rest)...);
-    } catch (...) {
-      fail_to_begin(net);
-    }
-  }
-}
-
-/// Stands for the operation in the signatures of allgather, broadcast and barrier, which reduce nothing.
-struct no_operation {
-  static constexpr std::string_view name = "none";
-};
-
-template <class Net>
-void check_root(const Net& net, rank_t root) {
-  if (root < 0 || root >= net.size()) {
-    raise<invalid_argument>({"the root is rank ", root, "; expected a rank from 0 to ", net.size() - 1});
-  }
+inline void check_root(rank_t root, rank_t ranks) {
+  if (root < 0 || root >= ranks)
+    raise<invalid_argument>({"the root is rank ", root, "; expected a rank from 0 to ", ranks - 1});
 }
 
 /// An algorithm together with its root rank or with the owners of the blocks, which become one of the options that must
@@ -148,8 +54,11 @@ struct with_argument {
   }
   template <element T, class Op>
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
+    if constexpr (std::same_as<Argument, rank_t>)
+      check_root(argument, ranks);
+    else
+      argument.validate(n, ranks);
     algorithm.template validate<T>(n, ranks, op);
-    if constexpr (!std::same_as<Argument, rank_t>) argument.validate(n, ranks);
   }
   template <transport Net, class X, class... Op>
   auto operator()(channel<Net> net, X x, Op... op) const& {
@@ -172,45 +81,132 @@ constexpr bool is_operation() {
     return reduction<Algorithm, typename std::remove_cvref_t<Values>::value_type>;
 }
 
+template <class Algorithm, class Net, class X, class Op>
+inline constexpr bool can_call = std::invocable<const Algorithm&, channel<Net>, X, Op>;
+template <class Algorithm, class Net, class X>
+inline constexpr bool can_call<Algorithm, Net, X, no_operation> = std::invocable<const Algorithm&, channel<Net>, X>;
+
 /// Stops the compilation with a sentence unless `Algorithm` can be called with these arguments after the channel.
-template <class Algorithm, class Net, class... Args>
+/// Returns whether it can, so that no other error follows.
+template <class Algorithm, class Net, class X, class Op>
 constexpr bool expect_algorithm() {
-  constexpr bool fits = std::invocable<const Algorithm&, channel<Net>, Args...>;
-  static_assert(fits, "this algorithm is for another collective, or the operation does not fit the values: see the "
-                      "comments of the function, and spar::reduction");
-  return fits;
+  static_assert(can_call<Algorithm, Net, X, Op>,
+                "this algorithm is for another collective, or the operation does not fit the values: see the comments "
+                "of the function, and spar::reduction");
+  return can_call<Algorithm, Net, X, Op>;
 }
 
-/// Starts a call on dense values, on a stream or on a view of a stream; `rest` are the arguments that the algorithm
-/// takes after the values.
-template <class Op, class Mode, transport Net, class Values, class Algorithm, class... Rest>
-auto begin_piece(Mode begin, Net& net, Values&& values, Algorithm algorithm, Rest... rest) {
-  [[maybe_unused]] const std::uint64_t option =
-      (std::uint64_t{0} + ... + options_of(rest)); // of the operation, if there is one
+/// Prepares a call on dense values, on a stream or on a view of a stream.
+template <transport Net, class Values, class Algorithm, class Op>
+auto prepare_for(Net& net, Values&& values, Algorithm algorithm, Op op) {
   if constexpr (dense_values<Values>) {
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
-    if constexpr (expect_element<T>() && expect_algorithm<Algorithm, Net, std::span<T>, Rest...>()) {
-      check_protocol<Algorithm, T, Op>();
-      algorithm.template validate<T>(x.size(), net.size(), Op{});
-      return begin(net, signature_of<T, no_indices, Op>(x.size(), algorithm, option),
-                   for_values(x, with_finalize<Op, T>(std::move(algorithm))), x, rest...);
-    }
+    if constexpr (expect_element<T>() && expect_algorithm<Algorithm, Net, std::span<T>, Op>())
+      return prepare<T, no_indices>(net, std::move(algorithm), op, x.size(), x);
+    else
+      return rejected_call{};
   } else if constexpr (requires { values.view(); }) {
-    return begin_piece<Op>(begin, net, values.view(), std::move(algorithm), rest...);
+    return prepare_for(net, values.view(), std::move(algorithm), op);
   } else {
-    using T = typename std::remove_cvref_t<Values>::value_type;
-    using Index = typename std::remove_cvref_t<Values>::index_value_type;
-    if constexpr (expect_algorithm<Algorithm, Net, stream_view<T, Index>, Rest...>()) {
-      check_protocol<Algorithm, T, Op>();
-      validate(values);
-      algorithm.template validate<T>(values.dimension(), net.size(), Op{});
-      const stream_view<T, Index> mine = values;
-      return begin(net, signature_of<T, Index, Op>(mine.dimension(), algorithm, option),
-                   with_finalize<Op, T>(std::move(algorithm)), mine, rest...);
-    }
+    using view = std::remove_cvref_t<Values>;
+    using T = typename view::value_type;
+    using Index = typename view::index_value_type;
+    if constexpr (expect_algorithm<Algorithm, Net, stream_view<T, Index>, Op>())
+      return prepare<T, Index>(net, std::move(algorithm), op, values.dimension(), stream_view<T, Index>(values));
+    else
+      return rejected_call{};
   }
 }
+
+/// Whether `Algorithm` is a composition whose selector takes entries from dense values; false for every other
+/// algorithm.
+template <class Algorithm>
+inline constexpr bool selects_entries = false;
+template <class Selector, class Storage, class Topology, class Schedule>
+inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
+    composition<Selector, Storage, Topology, Schedule>::selects_entries;
+
+/// Copies the values `in` to the equally many values `out`, by way of `memory` if both have gaps.
+template <class In, class Out>
+void copy_values(const In& in, const Out& out, [[maybe_unused]] pool& memory) {
+  if constexpr (strided_values<In> && strided_values<Out>) {
+    buffer<typename Out::element_type> values(memory, in.size());
+    in.copy_to(values.span());
+    out.copy_from(std::as_const(values).span());
+  } else if constexpr (strided_values<In>) {
+    in.copy_to(out);
+  } else if constexpr (strided_values<Out>) {
+    out.copy_from(in);
+  } else {
+    std::copy(in.begin(), in.end(), out.begin());
+  }
+}
+
+/// The overloads of `allreduce`, for streams and for dense values.
+struct allreduce_forms {
+  template <transport Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
+  auto operator()(Net& net, const stream_view<T, Index>& mine, Given given = {}, Op op = {}) const {
+    auto algorithm = as_algorithm(std::move(given));
+    using Algorithm = decltype(algorithm);
+    static_assert(!selects_entries<Algorithm>, "a selector takes entries from dense values; to reduce a stream, use a "
+                                               "composition with the selector everything");
+    static_assert(
+        stream_allreduce<Algorithm, Net, T, Index, Op>,
+        "this algorithm does not allreduce sparse streams of this value type: it must be callable as "
+        "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>, and a storage that "
+        "rounds takes floating-point values only");
+    return prepare_for(net, mine, std::move(algorithm), op);
+  }
+  template <transport Net, element T, index_type Index, class... Rest>
+  auto operator()(Net& net, const sparse_stream<T, Index>& mine, Rest&&... rest) const {
+    return (*this)(net, mine.view(), std::forward<Rest>(rest)...);
+  }
+
+  template <transport Net, dense_values Values, class Given = sparcml, class Op = sum>
+    requires(!dense_values<Given&>)
+  auto operator()(Net& net, Values&& values, Given given = {}, Op op = {}) const {
+    auto algorithm = as_algorithm(std::move(given));
+    using Algorithm = decltype(algorithm);
+    const auto x = view_of_values(values);
+    using T = typename decltype(x)::element_type;
+    if constexpr (expect_element<T>()) {
+      static_assert(!reduction<Given, T>, "the operation of an allreduce follows the algorithm: for example "
+                                          "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
+      static_assert(reduction<Op, T>,
+                    "an allreduce needs an operation on its values: see spar::reduction; minimum and maximum "
+                    "need values with an order");
+      static_assert(dense_allreduce<Algorithm, Net, T, Op>,
+                    "this algorithm does not allreduce dense values of this type: it must be callable as "
+                    "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, a storage that rounds takes "
+                    "floating-point values only, and what keeps the largest values takes numbers only");
+      return prepare_for(net, x, std::move(algorithm), op);
+    } else {
+      return rejected_call{};
+    }
+  }
+  template <transport Net, dense_values In, dense_values Out, class... Rest>
+  auto operator()(Net& net, In&& input, Out&& output, Rest&&... rest) const {
+    const auto in = view_of_values(input);
+    const auto out = view_of_values(output);
+    constexpr bool same =
+        std::same_as<std::remove_const_t<typename decltype(in)::element_type>, typename decltype(out)::element_type>;
+    static_assert(same, "the input and the output of an allreduce have different types of values, or the output cannot "
+                        "be written: an allreduce does not convert values, because a narrower type would change them");
+    if constexpr (same) {
+      check_arguments(net, in, out);
+      if (in.size() != out.size()) {
+        raise<invalid_argument>(
+            {"the input of an allreduce has length ", in.size(), ", but its output has length ", out.size()});
+      }
+      auto call = (*this)(net, output, std::forward<Rest>(rest)...);
+      copy_values(in, out, net.memory());
+      return call;
+    } else {
+      return rejected_call{};
+    }
+  }
+};
 
 /// Whether the arguments after the values begin with the rank of a root.
 template <class...>
@@ -220,12 +216,13 @@ inline constexpr bool begin_with_root<First, Rest...> = std::convertible_to<Firs
 
 /// The form without a root of `reduce` and `broadcast`, which stops the compilation with a sentence.
 struct rootless_form {
-  template <class Mode, class Net, class Values, class... Rest>
+  template <class Net, class Values, class... Rest>
     requires(!begin_with_root<Rest...>)
-  void operator()(Mode, Net&, Values&&, Rest&&...) const {
+  rejected_call operator()(Net&, Values&&, Rest&&...) const {
     static_assert(begin_with_root<Rest...>,
                   "a reduce or a broadcast works in place, and the rank of the root follows the values: for example "
                   "reduce(net, values, 0) or broadcast(net, values, 0)");
+    return {};
   }
 };
 
@@ -240,98 +237,93 @@ constexpr bool expect_bounds() {
 }
 
 struct reduce_scatter_forms {
-  template <class Mode, class Net, class Values>
-  auto operator()(Mode begin, Net& net, Values&& values) const {
-    if constexpr (dense_values<Values>)
-      return (*this)(begin, net, std::forward<Values>(values), ring_reduce_scatter{});
-    else
-      return (*this)(begin, net, std::forward<Values>(values), split_reduce_scatter{});
-  }
-  template <class Mode, class Net, class Values, class Algorithm, class Op = sum>
-  auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm, Op op = {}) const {
+  template <class Values>
+  using usual = std::conditional_t<dense_values<Values>, ring_reduce_scatter, split_reduce_scatter>;
+
+  template <class Net, class Values, class Algorithm = usual<Values>, class Op = sum>
+  auto operator()(Net& net, Values&& values, Algorithm algorithm = {}, Op op = {}) const {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
                   "spar::ring_reduce_scatter{}, spar::maximum{})");
-    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(algorithm), op);
+    return prepare_for(net, std::forward<Values>(values), std::move(algorithm), op);
   }
-  template <class Mode, class Net, class Values>
-  auto operator()(Mode begin, Net& net, Values&& values, bounded_ownership owner) const {
-    if constexpr (dense_values<Values>)
-      return (*this)(begin, net, std::forward<Values>(values), owner, ring_reduce_scatter{});
-    else
-      return (*this)(begin, net, std::forward<Values>(values), owner, split_reduce_scatter{});
-  }
-  template <class Mode, class Net, class Values, class Algorithm, class Op = sum>
-  auto operator()(Mode begin, Net& net, Values&& values, bounded_ownership owner, Algorithm algorithm,
-                  Op op = {}) const {
+  template <class Net, class Values, class Algorithm = usual<Values>, class Op = sum>
+  auto operator()(Net& net, Values&& values, bounded_ownership owner, Algorithm algorithm = {}, Op op = {}) const {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
                   "owners, spar::ring_reduce_scatter{}, spar::maximum{})");
-    with_argument to_owners{std::move(algorithm), owner};
-    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_owners), op);
+    return prepare_for(net, std::forward<Values>(values), with_argument{std::move(algorithm), owner}, op);
   }
 };
 
 struct allgather_forms {
-  template <class Mode, class Net, class Values, class Algorithm = bruck_allgather>
-  auto operator()(Mode begin, Net& net, Values&& values, Algorithm algorithm = {}) const {
+  template <class Net, class Values, class Algorithm = bruck_allgather>
+  auto operator()(Net& net, Values&& values, Algorithm algorithm = {}) const {
+    auto call = prepare_for(net, std::forward<Values>(values), std::move(algorithm), no_operation{});
     if constexpr (!dense_values<Values>) {
-      if constexpr (requires { values.view(); })
-        validate(values.view());
-      else
-        validate(values);
       if (values.is_dense()) {
         raise<invalid_argument>(
             {"a sparse allgather got a dense stream of ", values.count(), " values; expected a sparse stream"});
       }
     }
-    return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(algorithm));
+    return call;
   }
 };
 
 struct reduce_forms : rootless_form {
   using rootless_form::operator();
-  template <class Mode, class Net, class Values, class Algorithm = binomial_reduce, class Op = sum>
-  auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}, Op op = {}) const {
+  template <class Net, class Values, class Algorithm = binomial_reduce, class Op = sum>
+  auto operator()(Net& net, Values&& values, rank_t root, Algorithm algorithm = {}, Op op = {}) const {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce follows the algorithm: for example reduce(net, values, root, "
                   "spar::binomial_reduce{}, spar::maximum{})");
-    check_root(net, root);
-    with_argument to_root{std::move(algorithm), root};
-    return begin_piece<Op>(begin, net, std::forward<Values>(values), std::move(to_root), op);
+    return prepare_for(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, op);
   }
 };
 
 struct broadcast_forms : rootless_form {
   using rootless_form::operator();
-  template <class Mode, class Net, class Values, class Algorithm = binomial_broadcast>
-  auto operator()(Mode begin, Net& net, Values&& values, rank_t root, Algorithm algorithm = {}) const {
-    check_root(net, root);
-    with_argument from_root{std::move(algorithm), root};
-    return begin_piece<no_operation>(begin, net, std::forward<Values>(values), std::move(from_root));
+  template <class Net, class Values, class Algorithm = binomial_broadcast>
+  auto operator()(Net& net, Values&& values, rank_t root, Algorithm algorithm = {}) const {
+    return prepare_for(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, no_operation{});
   }
 };
 
-template <class Mode, class Net>
-auto begin_barrier(Mode begin, Net& net) {
-  check_arguments(net);
-  const dissemination_barrier algorithm;
-  return begin(net, signature_of<no_operation>(algorithm), algorithm);
-}
-
-template <class Mode, class Net>
-auto begin_leave(Mode begin, Net& net) {
-  check_arguments(net);
-  {
-    const rank_lock lock(net.node().shared());
-    if (net.node().busy())
-      raise<invalid_argument>({"rank ", net.rank(), " leaves while a call is in flight; wait for the call first"});
-  }
-  const agreed_leave algorithm;
-  return begin(net, signature_of<no_operation>(algorithm), algorithm);
+template <class Net>
+auto prepare_leave(Net& net) {
+  const rank_lock lock(net.node().shared());
+  if (net.node().busy())
+    raise<invalid_argument>({"rank ", net.rank(), " leaves while a call is in flight; wait for the call first"});
+  return prepare(net, agreed_leave{});
 }
 
 } // namespace detail
+
+/// Reduces the contributions of all ranks to their sum, or with another operation; the result has the same bits on all
+/// ranks. The arguments must outlive the call.
+///
+/// - `allreduce(net, mine, algorithm = sparcml{}, op = sum{})` reduces streams: `mine` is a stream or a view of a
+///   stream, and the result is returned as a new stream. Throws `invalid_argument`, before anything is sent, for a
+///   malformed stream (see `validate`).
+/// - `allreduce(net, values, algorithm = sparcml{}, op = sum{})` reduces dense values in place: `values` is a span,
+///   vector or array of the same length on every rank, or a `strided`. After an error, `values` is unspecified.
+/// - `allreduce(net, input, output, algorithm = sparcml{}, op = sum{})` reduces dense values, leaves `input` unchanged
+///   and writes the result to `output`, which has values of the same type. Throws `invalid_argument` if the lengths
+///   differ.
+///
+/// `algorithm` is a composition (see `compose`), a single part of a composition such as `ring{}`, or any struct that
+/// follows the protocol in collective/algorithm.hpp. Calls with a name, which is the argument `named{"..."}` before the
+/// values, may be made in different orders on different ranks.
+template <communicates Net, class... Args>
+auto allreduce(Net& net, Args&&... args) {
+  return detail::run_call(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+}
+/// Starts a non-blocking call and returns its handle (see `pending`). Takes the same arguments as `allreduce`, in any
+/// of its forms; the arguments must stay valid until the call has ended.
+template <communicates Net, class... Args>
+auto start_allreduce(Net& net, Args&&... args) {
+  return detail::start_call(detail::allreduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+}
 
 /// Reduces the contributions of all ranks, and leaves one block of the result on each rank.
 /// - `reduce_scatter(net, x, algorithm = ring_reduce_scatter{}, op = sum{})` reduces dense values in place: afterwards,
@@ -346,14 +338,14 @@ auto begin_leave(Mode begin, Net& net) {
 template <communicates Net, class... Args>
 auto reduce_scatter(Net& net, Args&&... args) {
   if constexpr (detail::expect_bounds<Args...>())
-    return detail::begin_blocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+    return detail::run_call(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 /// Starts `reduce_scatter` as a non-blocking call with the same arguments `args`, and returns its handle (see
 /// `pending`).
 template <communicates Net, class... Args>
 auto start_reduce_scatter(Net& net, Args&&... args) {
   if constexpr (detail::expect_bounds<Args...>())
-    return detail::begin_nonblocking(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+    return detail::start_call(detail::reduce_scatter_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// Gathers the contributions of all ranks on every rank.
@@ -363,12 +355,12 @@ auto start_reduce_scatter(Net& net, Args&&... args) {
 ///   as a `gathered`. Throws `invalid_argument` for a dense stream.
 template <communicates Net, class... Args>
 auto allgather(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  return detail::run_call(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 /// Starts `allgather` as a non-blocking call with the same arguments `args`, and returns its handle (see `pending`).
 template <communicates Net, class... Args>
 auto start_allgather(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  return detail::start_call(detail::allgather_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// Reduces the contributions of all ranks to the rank `root`.
@@ -380,12 +372,12 @@ auto start_allgather(Net& net, Args&&... args) {
 /// Throws `invalid_argument` if `root` is not a rank.
 template <communicates Net, class... Args>
 auto reduce(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  return detail::run_call(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 /// Starts `reduce` as a non-blocking call with the same arguments `args`, and returns its handle (see `pending`).
 template <communicates Net, class... Args>
 auto start_reduce(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  return detail::start_call(detail::reduce_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// Copies the contribution of the rank `root` to all ranks.
@@ -397,34 +389,34 @@ auto start_reduce(Net& net, Args&&... args) {
 /// Throws `invalid_argument` if `root` is not a rank.
 template <communicates Net, class... Args>
 auto broadcast(Net& net, Args&&... args) {
-  return detail::begin_blocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  return detail::run_call(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 /// Starts `broadcast` as a non-blocking call with the same arguments `args`, and returns its handle (see `pending`).
 template <communicates Net, class... Args>
 auto start_broadcast(Net& net, Args&&... args) {
-  return detail::begin_nonblocking(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
+  return detail::start_call(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
 /// Waits until all ranks have entered the barrier (see `dissemination_barrier`).
 template <communicates Net>
 void barrier(Net& net) {
-  detail::begin_barrier(detail::blocking{}, detail::port_of(net));
+  detail::prepare(detail::port_of(net), dissemination_barrier{}).run();
 }
 /// A barrier with the name `which`. The barrier may come in another order on each rank than calls with other names.
 template <communicates Net>
 void barrier(Net& net, named which) {
-  detail::begin_barrier(detail::nonblocking_by_name{which}, detail::port_of(net)).wait();
+  detail::prepare(detail::port_of(net), dissemination_barrier{}).start(which).wait();
 }
 /// Enters a barrier without waiting, and returns its handle (see `pending`). The call ends once all ranks have entered
 /// the barrier.
 template <communicates Net>
 auto start_barrier(Net& net) {
-  return detail::begin_barrier(detail::nonblocking{}, detail::port_of(net));
+  return detail::prepare(detail::port_of(net), dissemination_barrier{}).start();
 }
 /// Enters the barrier with the name `which` without waiting, and returns its handle (see `pending`).
 template <communicates Net>
 auto start_barrier(Net& net, named which) {
-  return detail::begin_barrier(detail::nonblocking_by_name{which}, detail::port_of(net));
+  return detail::prepare(detail::port_of(net), dissemination_barrier{}).start(which);
 }
 
 /// Leaves the communicator together with all other ranks: waits until all ranks have called `leave`, so that all calls
@@ -432,12 +424,12 @@ auto start_barrier(Net& net, named which) {
 /// Throws `mismatch` if another rank makes another call, and `invalid_argument` if a call of this rank is in flight.
 template <communicates Net>
 void leave(Net& net) {
-  detail::begin_leave(detail::blocking{}, detail::port_of(net));
+  detail::prepare_leave(detail::port_of(net)).run();
 }
 /// Starts `leave` without waiting, and returns its handle (see `pending`). This rank can start no call any more.
 template <communicates Net>
 auto start_leave(Net& net) {
-  return detail::begin_leave(detail::nonblocking{}, detail::port_of(net));
+  return detail::prepare_leave(detail::port_of(net)).start();
 }
 
 } // namespace spar

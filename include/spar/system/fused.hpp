@@ -9,7 +9,7 @@
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/core/util/splitmix.hpp>
 #include <spar/runtime/arguments.hpp>
-#include <spar/system/allreduce.hpp>
+#include <spar/system/collectives.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -106,17 +106,6 @@ struct fused_algorithm {
   }
 };
 
-/// Begins the call of a bucket, in the same way as `nonblocking_by_name`.
-struct begin_bucket {
-  named which;
-  const fused_shape* shape;
-  template <class Net, class Algorithm, class... Args>
-  auto operator()(Net& net, signature agreed, Algorithm algorithm, Args... args) const {
-    agreed.digest = splitmix(agreed.digest ^ shape->hash());
-    return start_collective(net, which, agreed, fused_algorithm<Algorithm>{std::move(algorithm), shape}, args...);
-  }
-};
-
 } // namespace detail
 
 /// Allreduces a list of tensors, such as the gradients of a network's layers, in rounds. In each round a program calls
@@ -159,7 +148,8 @@ class fused_allreduce {
 
   /// Marks tensor `i` as computed. `x` holds the tensor's values and is borrowed until `wait()` returns. Throws
   /// `invalid_argument` if there is no tensor `i`, if the length of `x` differs from `sizes[i]` of the constructor, if
-  /// `x` is in device memory and the program uses CUDA, or if tensor `i` is already marked as ready in this round.
+  /// `x` is in device memory and the program uses CUDA, if the device of the communicator is not the current one, or if
+  /// tensor `i` is already marked as ready in this round.
   void ready(std::size_t i, std::span<T> x) {
     if (i >= tensors_.size()) {
       raise<invalid_argument>({"tensor ", i, " is out of range: there are ", tensors_.size(), " tensors"});
@@ -172,7 +162,9 @@ class fused_allreduce {
     if (t.is_ready)
       raise<invalid_argument>(
           {"tensor ", i, " was marked as ready twice in one round; call wait() before the next round"});
-    detail::check_host_memory(x);
+    if (!prefix_.has_communicator())
+      raise<invalid_argument>({"the communicator of this fused_allreduce has been destroyed; construct another one"});
+    detail::check_arguments(*net_, x);
     t.values = x.data();
     bucket& b = buckets_[t.bucket];
     if (b.count > 1) std::copy(x.begin(), x.end(), b.values.data() + t.begin);
@@ -218,13 +210,14 @@ class fused_allreduce {
   };
 
   void start(bucket& b) {
-    if (!prefix_.has_communicator())
-      raise<invalid_argument>({"the communicator of this fused_allreduce has been destroyed; construct another one"});
-    T* const values = b.count > 1 ? b.values.data() : tensors_[b.first].values;
+    const std::span<T> x(b.count > 1 ? b.values.data() : tensors_[b.first].values, b.size);
     detail::or_abort(*net_, [&] {
       calls_.reserve(buckets_.size()); // not after the start of the call, whose handle would then be lost
-      const detail::begin_bucket begin{{b.name}, &shape_};
-      calls_.push_back(detail::allreduce_forms{}(begin, *net_, std::span<T>(values, b.size), algorithm_, op_));
+      auto call = detail::allreduce_forms{}(*net_, x, algorithm_, op_);
+      call.agreed.digest = detail::splitmix(call.agreed.digest ^ shape_.hash());
+      using algorithm = detail::fused_algorithm<decltype(call.algorithm)>;
+      calls_.push_back(
+          start_collective(*net_, named{b.name}, call.agreed, algorithm{std::move(call.algorithm), &shape_}, x, op_));
     });
   }
 

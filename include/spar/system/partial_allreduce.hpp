@@ -5,7 +5,7 @@
 #pragma once
 
 #include <spar/collective/partial/partial.hpp>
-#include <spar/system/allreduce.hpp>
+#include <spar/system/collectives.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -104,16 +104,12 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
       "this type is not a participation: expected the type everyone, or a copyable type with a name, options(f), "
       "validate(P), and either initiates(rank, round, P) or both q and counter(round, P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation that reduces its values");
-  detail::check_protocol<Algorithm, value, Op>();
   static_assert(
       detail::reduces<Algorithm, port_type, argument, Op>,
       "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a sparse stream if "
       "T is a stream");
   who.validate(net.size());
-  if constexpr (std::same_as<T, value>)
-    detail::validate_values<port_type, value>(algorithm, n, net.size(), op);
-  else
-    algorithm.template validate<value>(n, net.size(), op);
+  detail::check_call<value, typename backlog::type::index_type>(net, algorithm, op, n);
   return detail::or_abort(net, [&] {
     const detail::partial_terms<Algorithm, Participation> terms{&algorithm, &who, options.tau};
     const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));

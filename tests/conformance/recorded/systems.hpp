@@ -7,7 +7,7 @@
 
 #include <spar/collective/allreduce/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
-#include <spar/system/allreduce.hpp>
+#include <spar/system/collectives.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/system/set_network.hpp>
 #include <spar/tree.hpp>

@@ -7,6 +7,7 @@
 #include <spar/collective/partial/participants.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
+#include <spar/runtime/signature.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/merge.hpp>
 
@@ -23,7 +24,7 @@ class value_backlog {
   using argument = std::span<T>;
   using result = participants;
   using value_type = T;
-  static constexpr element_code index = code_of<std::uint32_t>;
+  using index_type = no_indices;
 
   /// This rank's contribution to a round and, after the round, the result. `x` refers to the caller's values or, if no
   /// call waits for the round, to `memory`.
@@ -35,7 +36,6 @@ class value_backlog {
   value_backlog(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(argument x) noexcept { return x.size(); }
-  static void check_input(argument) noexcept {}
   [[nodiscard]] bool empty() const noexcept { return !any_; }
 
   void add(argument x) {
@@ -93,7 +93,7 @@ class stream_backlog {
   using argument = stream_view<T, Index>;
   using result = partial_sum<T, Index>;
   using value_type = T;
-  static constexpr element_code index = code_of<Index>;
+  using index_type = Index;
 
   struct share {
     sparse_stream<T, Index> own;
@@ -104,7 +104,6 @@ class stream_backlog {
   stream_backlog(std::uint64_t n, Op op, pool& memory) : n_(n), op_(op), memory_(&memory) {}
 
   [[nodiscard]] static std::uint64_t dimension(const argument& x) noexcept { return x.dimension(); }
-  static void check_input(const argument& x) { validate(x); }
   [[nodiscard]] bool empty() const noexcept { return !any_; }
 
   void add(const argument& x) {

@@ -9,10 +9,10 @@
 #include <spar/collective/partial/activation.hpp>
 #include <spar/collective/partial/backlog.hpp>
 #include <spar/collective/partial/participants.hpp>
+#include <spar/collective/prepare.hpp>
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/runtime/abort.hpp>
-#include <spar/runtime/arguments.hpp>
 #include <spar/runtime/control_subscription.hpp>
 #include <spar/runtime/pending.hpp>
 
@@ -144,6 +144,8 @@ class partial {
     return running_;
   }
 
+  /// For spar's other headers: the transport of this rank.
+  [[nodiscard]] Net& transport() const noexcept { return *net_; }
   /// The algorithm with its state, such as a residual. A round may change the state until `drain` has ended.
   [[nodiscard]] const Algorithm& algorithm() const noexcept { return algorithm_; }
   /// The number of calls that this rank has made.
@@ -192,14 +194,12 @@ class partial {
     if (calling_)
       raise<invalid_argument>(
           {"the previous call of a partial allreduce has not ended; wait for its end before the next call"});
-    detail::check_arguments(*net_, x);
     if (Held::dimension(x) != n_) {
       raise<invalid_argument>(
           {"a partial allreduce was called with dimension ", Held::dimension(x), "; expected ", n_});
     }
-    Held::check_input(x);
+    detail::check_call<typename Held::value_type, typename Held::index_type>(*net_, algorithm_, op_, n_, x);
     if constexpr (requires { algorithm_.check_values(x); }) algorithm_.check_values(x);
-    algorithm_.template validate<typename Held::value_type>(n_, net_->size(), op_);
   }
 
   pending<Net, result> begin(const argument& x, bool last) {
