@@ -4,5 +4,4 @@
 
 #include <spar/spar.hpp>
 #include <spar/transport/mpi.hpp>
-#include <spar/transport/mpi/device_memory.hpp>
 #include <spar/transport/mpi/hosts.hpp>

@@ -236,9 +236,7 @@ void allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {
 template <communicates Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
 [[nodiscard]] sparse_stream<T, Index, cuda> allreduce(on_device<Net>& on, const stream_view<T, Index, cuda>& mine,
                                                       cudaStream_t stream, Given given = {}, Op op = {}) {
-  // Over a transport `values_on_device`, pointers of streams point to device memory, whatever their types say.
-  const auto there = mine.is_dense() ? stream_view<T, Index>::dense(mine.dimension(), mine.first(), mine.values())
-                                     : stream_view<T, Index>::sparse(mine.dimension(), mine.indices(), mine.values());
+  const stream_view<T, Index> there(mine);
   sparse_stream<T, Index> sum;
   on.template begin<Given>(there, stream).run([&] { sum = allreduce(on.transport(), there, std::move(given), op); });
   return sparse_stream<T, Index, cuda>(std::move(sum));

@@ -220,11 +220,14 @@ static_assert(spar::shareable<spar::counting<spar::threads>>);
 static_assert(spar::shareable<spar::tracing<spar::counting<spar::threads>>>);
 static_assert(!spar::shareable<spar::counting<spar::sim>>);
 static_assert(!spar::shareable<spar::faulty<spar::threads>>);
+static_assert(spar::shareable<spar::counting<spar::any_transport>>);
 
-TEST(progress_thread, beside_a_decorator) {
+template <class Inner>
+void count_beside_a_progress_thread() {
   spar::thread_group group{2};
-  group.run([&](spar::threads& inner) {
-    spar::counting<spar::threads> net(inner);
+  group.run([&](spar::threads& rank) {
+    Inner inner(rank);
+    spar::counting<Inner> net(inner);
     const spar::progress_thread progress(net);
     std::vector<float> x(10, 1.0F);
     auto call = spar::start_allreduce(net, std::span(x), spar::recursive_doubling{});
@@ -232,6 +235,14 @@ TEST(progress_thread, beside_a_decorator) {
     EXPECT_EQ(net.sent(1 - net.rank()).messages, 1U);
     EXPECT_EQ(x[9], 2.0F);
   });
+}
+TEST(progress_thread, beside_a_decorator) { count_beside_a_progress_thread<spar::counting<spar::threads>>(); }
+TEST(progress_thread, beside_a_decorator_of_any_transport) { count_beside_a_progress_thread<spar::any_transport>(); }
+
+TEST(progress_thread, is_refused_where_any_transport_wraps_the_simulator) {
+  spar::simulator engine(1);
+  spar::any_transport net(engine.rank(0));
+  EXPECT_THROW(spar::progress_thread{net}, spar::invalid_argument);
 }
 
 } // namespace

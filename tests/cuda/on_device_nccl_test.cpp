@@ -304,14 +304,14 @@ TEST_F(on_device_nccl, moves_several_pieces) {
         if (net.rank() == 0) {
           spar::message_pieces out{{}, {std::as_bytes(first), std::as_bytes(second)}};
           out.head.lengths = {first.size_bytes(), second.size_bytes(), 0};
-          out.on_device = true;
-          complete(net.port().send(out, 1, 0, work));
+          out.stream = work;
+          complete(net.port().send(out, 1, 0));
         } else {
           spar::message_buffer in(net.memory());
-          in.set_on_device(true);
+          in.set_stream(work);
           in.place(0, first);
           in.place(1, second);
-          complete(net.port().receive(in, 0, 0, work));
+          complete(net.port().receive(in, 0, 0));
         }
       }
       auto all = a.read(work);

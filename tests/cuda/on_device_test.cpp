@@ -10,6 +10,7 @@
 
 #include <spar/on_device.cuh>
 #include <spar/runtime/progress_thread.hpp>
+#include <spar/transport/any.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
@@ -262,7 +263,8 @@ TEST_F(on_device, lends_below_counting_and_tracing) {
   const std::size_t n = 600;
   const auto expected = on_the_host<float>(3, n, spar::ring{}, spar::sum{}, 2);
   const auto got = on_ranks(3, [&](spar::threads& net) {
-    spar::counting counted(net);
+    spar::any_transport any(net);
+    spar::counting counted(any);
     spar::tracing traced(counted);
     const stream work;
     const device_array<float> x(values_of<float>(net.rank(), n));

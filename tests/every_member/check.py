@@ -33,7 +33,7 @@ ALLOWED = {
     "literal": "the compiler calls it",
     "check_device": "exists only over transports for device memory",
     "wait_until_idle": "exists only over transports for device memory",
-    "reads_freed_memory": "exists only over transports for device memory",
+    "path_on_device": "only the headers for devices call it",
 }
 OPERATORS = ["()", "<=>", "->", "<<", ">>", "<=", ">=", "<", ">"]
 

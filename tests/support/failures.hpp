@@ -79,7 +79,7 @@ void a_silent_rank_is_named() {
     const auto call = [&] { (void)reduce_ones(net, n, spar::recursive_doubling{}); };
     const std::string text = text_of<spar::timeout>(call);
     EXPECT_NE(text.find("0.1 s"), std::string::npos) << text;
-    EXPECT_NE(text.find("rank 2 is in no call (calls without a name: 0)"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 2 is in no call (calls without a name: "), std::string::npos) << text;
     EXPECT_TRUE(net.dead());
     EXPECT_NE(text_of<spar::peer_failed>(call).find("communicator is dead"), std::string::npos);
   });

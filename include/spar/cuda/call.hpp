@@ -19,7 +19,7 @@ namespace spar::detail {
 /// may wait for this one.
 template <communicates Net>
 void end_transfers(Net& net) noexcept {
-  if constexpr (requires { port_of(net).wait_until_idle(); }) port_of(net).wait_until_idle();
+  if constexpr (device_bound_transport<port_type_of<Net>>) port_of(net).wait_until_idle();
 }
 
 /// Waits until the work in `stream` that uses the buffer has ended. Meanwhile the rank takes part in the rounds of

@@ -50,7 +50,7 @@ void check_host_memory(const Args&... args) {
 template <class Net, class... Args>
 void check_arguments([[maybe_unused]] Net& net, [[maybe_unused]] const Args&... args) {
   if constexpr (!values_on_device<Net>) {
-    if constexpr (requires { net.check_device(); }) net.check_device();
+    if constexpr (device_bound_transport<Net>) net.check_device();
     check_host_memory(args...);
   }
 }

@@ -132,10 +132,9 @@ class channel {
     out.head.format = what.format;
     out.head.count = what.count;
     out.head.lengths = {what.pieces[0].size(), what.pieces[1].size(), what.pieces[2].size()};
-    if constexpr (on_device) out.on_device = true;
     if (call_->messages.size() > 0) {
       out.head.order = messages(peer, 0)++;
-      if (!out.on_device) out.head.payload_checksum = checksum_of(out.pieces); // else the transport may add it
+      if constexpr (!on_device) out.head.payload_checksum = checksum_of(out.pieces); // else the transport may add it
       out.head.checksum = out.head.expected_checksum(); // `check` verifies this checksum with every transport
     }
     auto sending = net_->send(out, peer, make_tag(call_->sequence, lane_));
@@ -157,7 +156,6 @@ class channel {
   auto receive(rank_t number, message_buffer& in) const {
     check_address(number);
     const rank_t peer = rank_of(number);
-    if constexpr (on_device) in.set_on_device(true);
     using inner = decltype(net_->receive(in, peer, tag_t{}));
     return checked_receive<inner>(net_->receive(in, peer, make_tag(call_->sequence, lane_)), *this, in, peer);
   }
@@ -218,7 +216,7 @@ class channel {
     if (!is_of(h, agreed_, *call_)) detail::throw_mismatch(*net_, *call_, agreed_, h, peer);
     h.dimension = agreed_.dimension; // a short header lacks the dimension, but equal digests imply equal dimensions
     in.check_fit();
-    if (checksums && !in.on_device()) in.verify_payload();
+    if (checksums && !on_device) in.verify_payload(); // the transport verifies a payload on a device
     ++call_->cost.messages_received;
     call_->cost.bytes_received += h.payload_bytes();
     call_->cost.header_bytes_received += sizeof(header);

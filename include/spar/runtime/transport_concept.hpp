@@ -95,6 +95,46 @@ concept sleeping_transport =
 template <class Net>
 concept simulated_transport = transport<Net> && requires(Net& net, double seconds) { net.sleep(seconds); };
 
+/// How a message whose payload is in device memory travels over a transport, below the `device_port` of `on_device`.
+enum class device_path : std::uint8_t {
+  /// By way of page-locked host memory: the transport gets a message in host memory.
+  staged,
+  /// From its place to device memory of the receiver, by an MPI library that takes device memory. The work on it has
+  /// ended before the send; a receive gets memory on which there is no work.
+  direct,
+  /// Not at all: the device of the receiver reads the memory of the sender. A send passes `pieces` and `loan` on to
+  /// `message_buffer::borrow`, and calls `loan->returned` when the receiver gives the payload back. A receive that is
+  /// `on_device()` gets only messages with a loan, and any other only messages without.
+  loaned,
+  /// From its place to device memory of the receiver, in the order of streams: a send takes the payload after the work
+  /// that is now in the stream `message_pieces::stream`, and work that is put into the stream
+  /// `message_buffer::stream()`
+  /// once the receive has ended sees the payload. Each message has a null stream if it belongs in host memory. The
+  /// payload of a send stays until the send ends; if the send is destroyed before, `device_port` does not use its
+  /// memory
+  /// again, and frees it after `wait_until_idle` has returned.
+  streamed
+};
+
+/// Optional: a transport of messages in device memory. `path_on_device(bytes)` is the path of a payload of `bytes`
+/// bytes, the same on all ranks. Without this function, all messages are `staged`, as below a decorator that reads
+/// payloads. With checksums, which the processor computes, all are staged that are not loaned.
+template <class Net>
+concept device_transport = transport<Net> && requires(const Net& net, std::size_t bytes) {
+  { net.path_on_device(bytes) } -> std::same_as<device_path>;
+};
+
+/// Optional: a transport whose messages a CUDA device moves, also those in host memory. `check_device()` is called
+/// before each call on values in host memory, and throws `invalid_argument` unless this device is the current one.
+/// `wait_until_idle()` is called before memory is allocated or freed, and waits until the device works on no message of
+/// this rank: otherwise CUDA might wait for messages of other ranks, which may wait for this one. Without these
+/// functions, the transport must not use a device.
+template <class Net>
+concept device_bound_transport = transport<Net> && requires(Net& net) {
+  net.check_device();
+  { net.wait_until_idle() } noexcept;
+};
+
 /// A transport for calls on values in device memory. `work()` is the place of these values, and the work on them (see
 /// `channel::work`); `host()` is the transport of messages in host memory.
 template <class Net>

@@ -39,7 +39,8 @@ constexpr std::uint64_t dense_threshold(std::uint64_t n) noexcept {
 /// A view of a vector of dimension n, or of a part of a vector. A sparse view has `count()` entries (index, value) with
 /// ascending indices; a dense view has the values of a contiguous range of indices. The view does not own its memory,
 /// which must outlive the view. With the space `cuda`, the arrays are in device memory, and the functions that read
-/// them do not exist.
+/// them do not exist. With the space `host`, the arrays are in the memory of the call's workspace (see
+/// `channel::work`): in host memory, or, inside of a call of an `on_device`, in device memory.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class stream_view {
  public:
@@ -48,6 +49,11 @@ class stream_view {
   using space = Space;            ///< where the memory is: `host` or `cuda`
 
   stream_view() = default;
+  /// A view of the memory of `other` whose type names another space.
+  template <memory_space Other>
+  explicit stream_view(const stream_view<T, Index, Other>& other) noexcept
+      : stream_view(other.is_dense() ? dense(other.dimension(), other.first(), other.values())
+                                     : sparse(other.dimension(), other.indices(), other.values())) {}
 
   /// Creates a sparse view without checking the entries; `validate` checks them.
   static stream_view sparse(std::uint64_t n, std::span<const Index> indices, std::span<const T> values) noexcept {
@@ -234,7 +240,8 @@ void validate(const stream_view<T, Index>& v) {
 
 /// A vector, or a part of a vector, that owns its memory. Can be moved but not copied. A `view()` of the stream is
 /// valid until the stream is moved or destroyed. With the space `cuda`, its memory comes from a resource of device
-/// memory, such as `device_pool`, and the functions that read or write the entries do not exist.
+/// memory, such as `device_pool`, and the functions that read or write the entries do not exist. With the space `host`,
+/// its memory is that of the call's workspace, as for a `stream_view`.
 template <element T, index_type Index = std::uint32_t, memory_space Space = host>
 class sparse_stream {
  public:

@@ -33,7 +33,7 @@ class any_port {
   template <transport Net>
   explicit any_port(Net& inner) noexcept : inner_(&inner), node_(&inner.node()), functions_(&functions_of<Net>) {
     using receiving = decltype(inner.receive(std::declval<message_buffer&>(), rank_t(), tag_t()));
-    static_assert(!std::is_void_v<typename detail::record_of<receiving>::type>,
+    static_assert(!std::is_void_v<typename detail::record_of<receiving>::type> && !device_bound_transport<Net>,
                   "an any_transport wraps threads, mpi or sim, and cannot wrap a decorator: let the decorator wrap an "
                   "any_transport");
   }
@@ -48,6 +48,8 @@ class any_port {
   void progress(bool block) { functions_->progress(inner_, block); }
   void post(const control_message& note, rank_t peer) { functions_->post(inner_, note, peer); }
   void await(operation_record& r, std::coroutine_handle<> waiting) { functions_->await(inner_, r, waiting); }
+  void share() const { functions_->share(inner_); }
+  [[nodiscard]] device_path path_on_device(std::size_t bytes) const { return functions_->path(inner_, bytes); }
 
   operation<any_port, operation_record> send(const message_pieces& out, rank_t peer, tag_t tag) {
     return operation<any_port, operation_record>(*this, functions_->send(inner_, out, peer, tag));
@@ -64,6 +66,8 @@ class any_port {
     void (*progress)(void*, bool);
     void (*post)(void*, const control_message&, rank_t);
     void (*await)(void*, operation_record&, std::coroutine_handle<>);
+    void (*share)(void*);
+    device_path (*path)(void*, std::size_t);
     operation_record* (*send)(void*, const message_pieces&, rank_t, tag_t);
     operation_record* (*receive)(void*, message_buffer&, rank_t, tag_t);
     void (*abandon)(void*, operation_record*);
@@ -92,6 +96,18 @@ class any_port {
       [](void* net, bool block) { as<Net>(net).progress(block); },
       [](void* net, const control_message& note, rank_t peer) { as<Net>(net).post(note, peer); },
       [](void* net, operation_record& r, std::coroutine_handle<> waiting) { as<Net>(net).await(r, waiting); },
+      [](void* net) {
+        if constexpr (shared_transport<Net>)
+          as<Net>(net).share();
+        else
+          raise<invalid_argument>({"the transport in this any_transport does not allow a progress_thread"});
+      },
+      [](void* net, std::size_t bytes) {
+        if constexpr (device_transport<Net>)
+          return as<Net>(net).path_on_device(bytes);
+        else
+          return device_path::staged;
+      },
       [](void* net, const message_pieces& out, rank_t peer, tag_t tag) -> operation_record* {
         return as<Net>(net).send(out, peer, tag).release();
       },
@@ -108,8 +124,8 @@ class any_port {
 
 /// A rank of `threads`, `mpi` or `sim`, whose type does not depend on the transport. Code that takes an
 /// `any_transport&` is compiled once and runs on every transport; in return, each send and each receive costs a few
-/// calls by pointer. A decorator may wrap an any_transport, but an any_transport cannot wrap a decorator. The wrapped
-/// rank must outlive this object.
+/// calls by pointer. A progress_thread polls. A decorator may wrap an any_transport, but an any_transport cannot wrap a
+/// decorator. The wrapped rank must outlive this object.
 class any_transport : public communicator_rank<any_port> {
  public:
   /// Refers to the rank `net`.

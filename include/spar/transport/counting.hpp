@@ -38,16 +38,13 @@ class counting_port : public observing_port<Net> {
     received_.assign(received_.size(), {});
   }
 
-  template <class... Stream>
-  auto send(const message_pieces& out, rank_t peer, tag_t tag, Stream... values) {
+  auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     add(sent_, peer, out.head.payload_bytes());
-    return inner().send(out, peer, tag, values...);
+    return inner().send(out, peer, tag);
   }
 
-  template <class... Stream>
-  auto receive(message_buffer& in, rank_t peer, tag_t tag, Stream... values) {
-    return counted_receive<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag, values...), *this,
-                                                                     in, peer);
+  auto receive(message_buffer& in, rank_t peer, tag_t tag) {
+    return counted_receive<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag), *this, in, peer);
   }
 
  private:

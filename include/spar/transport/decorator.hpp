@@ -31,18 +31,7 @@ class decorated_port {
   void post(const control_message& note, rank_t peer) { inner_->post(note, peer); }
   void await(operation_record& r, std::coroutine_handle<> waiting) { inner_->await(r, waiting); }
 
-  /// For values in device memory: waits until the device has done its work on messages.
-  void wait_until_idle() noexcept
-    requires requires(Net& net) { net.wait_until_idle(); }
-  {
-    inner_->wait_until_idle();
-  }
-  /// For values in device memory: whether the device may still read memory of messages that has been freed.
-  [[nodiscard]] bool reads_freed_memory() const noexcept
-    requires requires(Net& net) { net.reads_freed_memory(); }
-  {
-    return inner_->reads_freed_memory();
-  }
+  // What only some transports have: see runtime/transport_concept.hpp.
 
   template <shared_transport N = Net>
   void share() const {
@@ -55,6 +44,14 @@ class decorated_port {
   template <sleeping_transport N = Net>
   void wake() {
     inner_->wake();
+  }
+  template <device_bound_transport N = Net>
+  void check_device() {
+    inner_->check_device();
+  }
+  template <device_bound_transport N = Net>
+  void wait_until_idle() noexcept {
+    inner_->wait_until_idle();
   }
   template <simulated_transport N = Net>
   auto sleep(double seconds) {
@@ -70,28 +67,15 @@ class decorated_port {
 };
 
 /// The base class of decorators that neither read nor write payloads, but pass `message_pieces` and `message_buffer` on
-/// as they are. A `device_port` above such a decorator keeps messages in device memory if the wrapped transport can. If
-/// that is by `carries_device_memory`, `send` and `receive` get one more argument, which they must pass on.
+/// as they are. Payloads may therefore be in device memory if the wrapped transport is a `device_transport`.
 template <transport Net>
 class observing_port : public decorated_port<Net> {
  public:
   using decorated_port<Net>::decorated_port;
 
-  /// Whether the wrapped transport passes messages in device memory on without access to them.
-  static constexpr bool lends_device_memory = requires { requires Net::lends_device_memory; };
-  /// Whether the wrapped transport sends and receives messages in device memory.
-  static constexpr bool carries_device_memory = requires { requires Net::carries_device_memory; };
-  /// Whether the wrapped transport of `self` can send and receive messages of `bytes` bytes in device memory.
-  friend bool takes_device_memory(const observing_port& self, std::size_t bytes)
-    requires requires(const Net& net) { takes_device_memory(net, bytes); }
-  {
-    return takes_device_memory(self.inner(), bytes);
-  }
-  /// For each call: lets the wrapped transport throw `invalid_argument` if the current CUDA device is not its own.
-  void check_device()
-    requires requires(Net& net) { net.check_device(); }
-  {
-    this->inner().check_device();
+  template <device_transport N = Net>
+  [[nodiscard]] device_path path_on_device(std::size_t bytes) const noexcept {
+    return this->inner().path_on_device(bytes);
   }
 };
 

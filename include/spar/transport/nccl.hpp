@@ -56,7 +56,6 @@ class nccl_port : public decorated_port<Control> {
   using decorated_port<Control>::rank;
   using decorated_port<Control>::scheduler;
   using decorated_port<Control>::size;
-  static constexpr bool carries_device_memory = true;
 
   nccl_port(Control& control, const nccl_options& options)
       : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()),
@@ -96,18 +95,14 @@ class nccl_port : public decorated_port<Control> {
 
   void share() = delete; // deleted because a progress thread would have another current device
 
-  /// For each call: throws `invalid_argument` if the device of this object is not the current one.
+  [[nodiscard]] static device_path path_on_device(std::size_t) noexcept { return device_path::streamed; }
   void check_device() { home_.check_current(inner(), "spar::nccl"); }
 
-  /// If the payload is, or belongs, in device memory, `values` is the stream of the work on it: a send takes the
-  /// payload after the work that is now in the stream, and work that is put there once a receive has ended sees the
-  /// payload. The payload of a send must exist until its call ends; if the call fails, until `wait_until_idle` has
-  /// returned.
-  auto send(const message_pieces& out, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
-    return detail::nccl_operation(failed_, tag, ship(out, peer, tag, values));
+  auto send(const message_pieces& out, rank_t peer, tag_t tag) {
+    return detail::nccl_operation(failed_, tag, ship(out, peer, tag));
   }
-  auto receive(message_buffer& in, rank_t peer, tag_t tag, cudaStream_t values = nullptr) {
-    return detail::nccl_operation(failed_, tag, fetch(in, peer, tag, values));
+  auto receive(message_buffer& in, rank_t peer, tag_t tag) {
+    return detail::nccl_operation(failed_, tag, fetch(in, peer, tag));
   }
 
   /// Does not block while this rank has work for NCCL or transfers in flight, because only polling completes them.
@@ -132,13 +127,9 @@ class nccl_port : public decorated_port<Control> {
     }
   }
 
-  /// Whether NCCL may still read a payload in device memory whose call has failed. The memory must not be used again.
-  [[nodiscard]] bool reads_freed_memory() const noexcept { return reads_freed_memory_; }
-
   /// Called by an operation that is destroyed. A cancelled transfer goes on without its coroutine, because the peer may
   /// already count on it; only the failure of the communicator ends it.
   void abandon(transfer* t) {
-    if (!t->done && t->on_device && !t->receives) reads_freed_memory_ = true;
     if (!t->done && !node().dead() && keep_payload(*t)) {
       t->cancelled = true;
       return;
@@ -161,22 +152,22 @@ class nccl_port : public decorated_port<Control> {
     abort_and_rethrow(inner());
   }
 
-  task<void> ship(message_pieces out, rank_t peer, tag_t tag, cudaStream_t values) {
+  task<void> ship(message_pieces out, rank_t peer, tag_t tag) {
     try {
       // No message may take the place of an earlier one that failed, which the call has not noticed yet.
       if (node().dead()) node().failure().raise_peer_failed();
       if (out.head.payload_bytes() <= options_.eager_bytes) {
-        void* const copy = out.on_device ? memory_.to_host(out, values, [this] { wait_until_idle(); }) : nullptr;
+        void* const copy = out.stream != nullptr ? memory_.to_host(out, [this] { wait_until_idle(); }) : nullptr;
         if (copy != nullptr && node().checksums()) out.add_payload_checksum();
         auto sending = inner().send(out, peer, tag);
         co_await sending;
         detail::recycled_memory::lease::give_back(copy); // not after a failure, because the peer may still read it
         co_return;
       }
-      transfer* const t = begin(false, peer, tag, out.head, out.on_device);
+      transfer* const t = begin(false, peer, tag, out.head, out.stream != nullptr);
       operation<nccl_port, transfer> sent(*this, t);
       t->pieces = out.pieces;
-      if (t->on_device) t->ready.record(values);
+      if (t->on_device) t->ready.record(static_cast<cudaStream_t>(out.stream));
       transfers_.announce(*t, rank());
 
       detail::nccl_announcement announcement{.head = out.head, .id = t->id};
@@ -194,7 +185,7 @@ class nccl_port : public decorated_port<Control> {
     }
   }
 
-  task<void> fetch(message_buffer& in, rank_t peer, tag_t tag, cudaStream_t values) {
+  task<void> fetch(message_buffer& in, rank_t peer, tag_t tag) {
     try {
       message_buffer envelope(this->memory());
       auto receiving = inner().receive(envelope, peer, tag);
@@ -205,7 +196,7 @@ class nccl_port : public decorated_port<Control> {
         in.check_sizes(envelope.pieces());
         if (in.on_device()) {
           if (node().checksums()) envelope.verify_payload();
-          memory_.to_device(envelope.pieces(), in, values, [this] { wait_until_idle(); });
+          memory_.to_device(envelope.pieces(), in, [this] { wait_until_idle(); });
         } else {
           in.copy_from(envelope.pieces());
         }
@@ -219,7 +210,7 @@ class nccl_port : public decorated_port<Control> {
       transfers_.offer(*t, id);
       notify(peer, detail::nccl_note::kind::offer, t->id, t->epoch);
       co_await received;
-      detail::nccl_memory::deliver(*t, in, values);
+      detail::nccl_memory::deliver(*t, in);
     } catch (const peer_failed&) {
       throw;
     } catch (...) {
@@ -249,7 +240,7 @@ class nccl_port : public decorated_port<Control> {
   }
   /// Copies the payload of a transfer that is not submitted yet, because its operation is destroyed. Returns false, and
   /// aborts, if there is no memory. A payload in device memory exists until the transfer ends: see
-  /// `reads_freed_memory`.
+  /// `device_path::streamed`.
   bool keep_payload(transfer& t) noexcept {
     if (t.receives || t.on_device || t.at == transfer::stage::submitted) return true;
     try {
@@ -415,7 +406,6 @@ class nccl_port : public decorated_port<Control> {
   std::uint64_t meetings_ = 0;      // at which this rank has arrived
   std::array<rank_t, 2> arrived_{}; // number of other ranks at the meetings with even and with odd numbers
   group* launching_ = nullptr;      // submitted, but perhaps not yet in the stream
-  bool reads_freed_memory_ = false;
   detail::nccl_failure failed_;
   detail::record_queue<group> in_flight_;
   std::optional<detail::control_subscription> subscription_; // the last member: messages may use all others

@@ -52,11 +52,10 @@ class threads_port : public endpoint {
     leavers().set_late(0); // `collect` handles the messages of a rank together with the news that the rank has left
   }
 
-  static constexpr bool lends_device_memory = true;
-
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
+  [[nodiscard]] static device_path path_on_device(std::size_t) noexcept { return device_path::loaned; }
 
  private:
   static constexpr std::size_t buffered_bytes = 4096;

@@ -190,19 +190,15 @@ class tracing_port : public observing_port<Net> {
     seen_ = events_.back().end;
   }
 
-  template <class... Stream>
-  auto send(const message_pieces& out, rank_t peer, tag_t tag, Stream... values) {
+  auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     const std::size_t event = records_ ? begin(kind::send, peer, tag) : none;
     if (event != none) find(event)->amount = out.head.payload_bytes();
-    return traced<decltype(inner().send(out, peer, tag))>(inner().send(out, peer, tag, values...), *this, event,
-                                                          nullptr);
+    return traced<decltype(inner().send(out, peer, tag))>(inner().send(out, peer, tag), *this, event, nullptr);
   }
 
-  template <class... Stream>
-  auto receive(message_buffer& in, rank_t peer, tag_t tag, Stream... values) {
+  auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     const std::size_t event = records_ ? begin(kind::receive, peer, tag) : none;
-    return traced<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag, values...), *this, event,
-                                                            &in);
+    return traced<decltype(inner().receive(in, peer, tag))>(inner().receive(in, peer, tag), *this, event, &in);
   }
 
  private:

@@ -41,20 +41,16 @@ struct share_numbers {
 
 } // namespace detail
 
-/// The transport of `on_device`. If the wrapped transport lends device memory (`threads`), and every device can access
-/// the memory of every other, a message in device memory stays there: the receiver's kernels read the memory of the
-/// sender, in an order that events give, and no rank waits for a device. A transport that carries device memory
-/// (`nccl`) gets the message with the stream of the values. One that takes device memory (`mpi`, if the MPI library
-/// does) sends a large message from its place, once the work on it has ended, and receives it in device memory.
-/// Otherwise, and with checksums, which the processor computes, the payload travels by way of page-locked memory:
-/// `send` waits for its copy to the host, and a receive starts a copy to the device.
+/// The transport of `on_device`. All its messages are in device memory, and take the `device_path` of the wrapped
+/// transport. Messages are lent only if every device can access the memory of every other: then the receiver's kernels
+/// read the memory of the sender, in an order that events give, and no rank waits for a device. `send` waits for the
+/// work on a `direct` message, or for the copy of a `staged` one to the host; a receive starts a copy on the device, or
+/// to it.
 template <transport Inner>
 class device_port : public decorated_port<Inner> {
   using decorated_port<Inner>::inner;
   using inner_send = decltype(std::declval<Inner&>().send(std::declval<message_pieces>(), 0, tag_t{}));
   using inner_receive = decltype(std::declval<Inner&>().receive(std::declval<message_buffer&>(), 0, tag_t{}));
-  static constexpr bool can_lend = requires { requires Inner::lends_device_memory; };
-  static constexpr bool carries = requires { requires Inner::carries_device_memory; };
 
  public:
   static constexpr const char* owner = "spar::on_device"; ///< the object of which this is the transport
@@ -64,11 +60,11 @@ class device_port : public decorated_port<Inner> {
       : decorated_port<Inner>(wrapped), device_(detail::or_abort(wrapped, [] { return detail::home_device(); })),
         waits_(wrapped.scheduler()) {
     refuse_progress_thread();
-    if constexpr (requires { wrapped.check_device(); }) wrapped.check_device();
+    if constexpr (device_bound_transport<Inner>) wrapped.check_device();
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
       work_.emplace(memory_, this->memory(), pinned_, waits_, device_pool::owner{&end_transfers, nullptr, this});
-      if constexpr (can_lend) work_->set_lends(agree_to_lend());
+      if (offered_path(0) == device_path::loaned) work_->set_lends(agree_to_lend());
     } catch (...) {
       abort_and_rethrow(wrapped);
     }
@@ -89,29 +85,20 @@ class device_port : public decorated_port<Inner> {
   [[nodiscard]] bool lends() const noexcept { return work_->lends(); }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
-    if constexpr (carries) {
-      if (!this->node().checksums()) return sent(inner().send(out, peer, tag, work_->stream()), *this, nullptr);
-    }
     message_pieces passed = out;
-    outgoing* const mine = out.on_device ? (lends() ? lend(passed) : to_host(passed)) : nullptr;
+    outgoing* const mine = prepare(passed);
     return sent(inner().send(passed, peer, tag), *this, mine);
   }
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
-    if constexpr (carries) {
-      if (!this->node().checksums())
-        return received(inner().receive(in, peer, tag, work_->stream()), *this, in, nullptr);
+    const device_path path = path_of(std::numeric_limits<std::size_t>::max());
+    if (path == device_path::loaned || path == device_path::streamed) {
+      in.set_stream(work_->stream());
+      return received(inner().receive(in, peer, tag), *this, in, nullptr);
     }
-    arrival* const host = in.on_device() && !lends() ? next_arrival() : nullptr;
-    message_buffer& into = host != nullptr ? host->message : in;
-    return received(inner().receive(into, peer, tag), *this, in, host);
+    arrival* const first = next_arrival(path == device_path::direct);
+    return received(inner().receive(first->message, peer, tag), *this, in, first);
   }
 
-  /// Waits until the wrapped transport lets the device work on no message: to be called before memory is allocated.
-  void wait_until_idle() noexcept
-    requires carries
-  {
-    end_transfers(this);
-  }
   /// Throws `invalid_argument` if the wrapped transport has a progress thread, on which calls would go on: its current
   /// device may be another, and it would use the stream of the values at the same time as this thread.
   void refuse_progress_thread() const {
@@ -156,18 +143,21 @@ class device_port : public decorated_port<Inner> {
     /// If an error of CUDA ends the call before the send, tells the other ranks of this error. The wrapped operation
     /// would only tell them that the message is incomplete.
     ~sent() {
-      if (port_ != nullptr && std::uncaught_exceptions() > exceptions_) port_->tell_error();
+      if (port_ == nullptr) return;
+      if (port_->path_of(std::numeric_limits<std::size_t>::max()) == device_path::streamed) port_->gave_up_ = true;
+      if (std::uncaught_exceptions() > exceptions_) port_->tell_error();
     }
     /// Gives back the record. That of a send that fails stays in use, because its payload may still be read.
     void await_resume() const {
       sent::forwarding_awaiter::await_resume();
+      device_port& port = *std::exchange(port_, nullptr);
       if (what_ == nullptr) return;
       what_->room.reset();
-      port_->outgoing_.recycle(what_);
+      port.outgoing_.recycle(what_);
     }
 
    private:
-    device_port* port_;
+    mutable device_port* port_; // null once the send has ended
     outgoing* what_;
     int exceptions_; // number of uncaught exceptions at the construction
   };
@@ -211,6 +201,35 @@ class device_port : public decorated_port<Inner> {
     if (!detail::last_cuda_error.empty()) detail::abort(inner(), detail::last_cuda_error);
   }
 
+  /// The path that the wrapped transport offers to a payload of `bytes` bytes.
+  [[nodiscard]] device_path offered_path([[maybe_unused]] std::size_t bytes) const noexcept {
+    if constexpr (device_transport<Inner>)
+      return inner().path_on_device(bytes);
+    else
+      return device_path::staged;
+  }
+  /// The path that the payload takes.
+  [[nodiscard]] device_path path_of(std::size_t bytes) const noexcept {
+    const device_path offered = offered_path(bytes);
+    const bool can = offered == device_path::loaned ? lends() : !this->node().checksums();
+    return can ? offered : device_path::staged;
+  }
+  /// Prepares the message for the wrapped transport. Returns the record of a message that is lent or copied.
+  outgoing* prepare(message_pieces& out) {
+    switch (path_of(padded_bytes(out.pieces))) {
+    case device_path::loaned:
+      return lend(out);
+    case device_path::staged:
+      return to_host(out);
+    case device_path::streamed:
+      out.stream = work_->stream();
+      break;
+    case device_path::direct:
+      detail::check_cuda(cudaStreamSynchronize(work_->stream()), "cudaStreamSynchronize");
+    }
+    return nullptr;
+  }
+
   bool agree_to_lend() {
     int own = 0;
     detail::check_cuda(cudaGetDevice(&own), "cudaGetDevice");
@@ -241,10 +260,7 @@ class device_port : public decorated_port<Inner> {
 
   /// Waits until the wrapped transport lets the device work on no message. Otherwise CUDA might wait for the messages
   /// of other ranks, which may wait for this one, when memory is allocated or freed.
-  static void end_transfers([[maybe_unused]] void* self) noexcept {
-    if constexpr (requires(Inner& net) { net.wait_until_idle(); })
-      static_cast<device_port*>(self)->inner().wait_until_idle();
-  }
+  static void end_transfers(void* self) noexcept { detail::end_transfers(static_cast<device_port*>(self)->inner()); }
 
   // Messages that are lent.
 
@@ -254,7 +270,6 @@ class device_port : public decorated_port<Inner> {
     mine->sender = &work_->order();
     mine->reader = nullptr;
     mine->ready.record(work_->stream());
-    out.on_device = false; // the wrapped transport only passes the pointers on
     out.loan = mine;
     return mine;
   }
@@ -277,14 +292,9 @@ class device_port : public decorated_port<Inner> {
     }
   }
 
-  // Messages by way of page-locked memory, or from and to device memory by a transport that takes it.
+  // Messages that are staged, and the receives of direct ones.
 
   outgoing* to_host(message_pieces& out) {
-    out.on_device = false; // the wrapped transport need not know
-    if (takes(padded_bytes(out.pieces)) && !this->node().checksums()) {
-      detail::check_cuda(cudaStreamSynchronize(work_->stream()), "cudaStreamSynchronize");
-      return nullptr;
-    }
     outgoing* const mine = outgoing_.acquire();
     mine->room = buffer<std::byte>(pinned_, padded_bytes(out.pieces));
     out.pieces = detail::start_pack(out.pieces, mine->room.data(), cudaMemcpyDeviceToHost, work_->stream());
@@ -308,8 +318,7 @@ class device_port : public decorated_port<Inner> {
     detail::start_copies(in, pieces, on_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice, work_->stream());
     from.copied.record(work_->stream());
   }
-  arrival* next_arrival() {
-    const bool device = receives_on_device();
+  arrival* next_arrival(bool device) {
     for (arrival& a : arrivals_) {
       if (a.in_use || a.on_device != device || !a.copied.complete()) continue;
       a.message.release();
@@ -321,23 +330,12 @@ class device_port : public decorated_port<Inner> {
     a.in_use = true;
     return &a;
   }
-  /// Whether the wrapped transport takes `bytes` bytes from device memory.
-  [[nodiscard]] bool takes([[maybe_unused]] std::size_t bytes) const {
-    if constexpr (requires { takes_device_memory(inner(), bytes); })
-      return takes_device_memory(inner(), bytes);
-    else
-      return false;
-  }
-  /// Whether the wrapped transport receives large messages in device memory. With checksums, the processor reads them.
-  [[nodiscard]] bool receives_on_device() const {
-    return takes(std::numeric_limits<std::size_t>::max()) && !this->node().checksums();
-  }
 
-  /// After a failed call, its memory is not used again, because other ranks, or NCCL, may still read it.
+  /// After a failed call, its memory is not used again, because other ranks, or the wrapped transport, may still read
+  /// it.
   static bool is_read_still(void* self) noexcept {
-    auto& port = *static_cast<device_port*>(self);
-    if constexpr (carries) return port.inner().reads_freed_memory();
-    return port.node().loans().any();
+    const auto& port = *static_cast<device_port*>(self);
+    return port.gave_up_ || port.node().loans().any();
   }
 
   detail::home_device device_;
@@ -345,6 +343,7 @@ class device_port : public decorated_port<Inner> {
   pool pinned_{page_locked_};
   device_pool memory_{{&end_transfers, &is_read_still, this}};
   device_pool received_; // memory of messages that have arrived on the device, in the order of events
+  bool gave_up_ = false; // whether a send that the wrapped transport may still read has been destroyed
   detail::slab<outgoing> outgoing_;
   std::deque<arrival> arrivals_;
   detail::device_waits waits_;

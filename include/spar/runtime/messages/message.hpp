@@ -165,9 +165,7 @@ struct payload {
   std::uint64_t plain_bytes = 0; ///< bytes of the pieces before encoding; 0 if the other fields imply this number
 };
 
-/// A payload in device memory, which a transport with `lends_device_memory` passes on without access to it. (A
-/// transport with `carries_device_memory` needs no loan: its `send` and `receive` have one more parameter, the stream
-/// of the values.)
+/// A payload in device memory that stays there until the receiver has read it: see `device_path::loaned`.
 struct device_loan {
   /// Called by the receiver's thread when the receiver needs the payload no longer, before the sender gets it back.
   void (*returned)(device_loan& self) noexcept;
@@ -177,8 +175,8 @@ struct device_loan {
 struct message_pieces {
   header head;                 ///< the header
   payload_views pieces{};      ///< the payload, in memory of the sender
-  bool on_device = false;      ///< whether the pieces are in device memory, which few transports can access
-  device_loan* loan = nullptr; ///< not null if a `device_port` lends the pieces to another
+  void* stream = nullptr;      ///< see `device_path::streamed`; null if the pieces are in host memory
+  device_loan* loan = nullptr; ///< see `device_path::loaned`; null otherwise
 
   /// With checksums: adds that of the pieces, which must be in host memory, to the header.
   void add_payload_checksum() noexcept {
@@ -260,10 +258,12 @@ class message_buffer {
   /// The size in bytes of piece `i` that `place` or `expect` has set.
   [[nodiscard]] std::size_t expected_bytes(std::size_t i) const noexcept { return sizes_[i]; }
 
-  /// Whether the payload belongs in device memory, which the channel has set.
-  [[nodiscard]] bool on_device() const noexcept { return on_device_; }
-  /// Sets whether the payload belongs in device memory: `on`.
-  void set_on_device(bool on) noexcept { on_device_ = on; }
+  /// Whether the payload belongs in device memory.
+  [[nodiscard]] bool on_device() const noexcept { return stream_ != nullptr; }
+  /// The stream of the work on a payload that belongs in device memory; null otherwise.
+  [[nodiscard]] void* stream() const noexcept { return stream_; }
+  /// Makes the payload belong in device memory, whose work is in the stream `of_work`, a cudaStream_t.
+  void set_stream(void* of_work) noexcept { stream_ = of_work; }
 
   /// The header of the message, which the transport writes when the message arrives.
   [[nodiscard]] header& arrived() noexcept { return head_; }
@@ -359,9 +359,9 @@ class message_buffer {
   void (*release_)(void*) noexcept = nullptr;
   void* lender_ = nullptr;
   device_loan* loan_ = nullptr;
+  void* stream_ = nullptr;
   bool expected_ = false; // pieces must have the sizes in `sizes_`
   bool placed_ = false;   // pieces must be written to `places_`
-  bool on_device_ = false;
 };
 
 } // namespace spar

@@ -11,6 +11,7 @@
 #include <spar/transport/mpi/communicator.hpp>
 #include <spar/transport/mpi/control.hpp>
 #include <spar/transport/mpi/departures.hpp>
+#include <spar/transport/mpi/device_memory.hpp>
 #include <spar/transport/mpi/envelope.hpp>
 #include <spar/transport/mpi/segments.hpp>
 #include <spar/transport/mpi/wait_set.hpp>
@@ -77,6 +78,11 @@ class mpi_port : public endpoint {
   }
 
   void share() const { detail::require_thread_multiple(); }
+  /// A payload that is part of the envelope is staged, because the processor writes the envelope.
+  [[nodiscard]] device_path path_on_device(std::size_t bytes) const noexcept {
+    const bool takes = options_.device_memory && bytes > enclosed_bytes && detail::mpi_takes_device_memory();
+    return takes ? device_path::direct : device_path::staged;
+  }
 
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }

@@ -8,6 +8,7 @@
 #include <spar/transport/nccl/transfer.hpp>
 
 #include <cstddef>
+#include <utility>
 
 namespace spar::detail {
 
@@ -36,8 +37,9 @@ class nccl_memory {
   }
 
   /// Copies the payload of a receive to the places that the receiver has chosen, or lends it the buffer. The buffer is
-  /// not used again before the work in the stream `values` has read it.
-  static void deliver(nccl_transfer& t, message_buffer& in, cudaStream_t values) {
+  /// not used again before the work in the stream of `in` has read it.
+  static void deliver(nccl_transfer& t, message_buffer& in) {
+    const auto values = static_cast<cudaStream_t>(in.stream());
     payload_views pieces{};
     const std::byte* at = bytes_of(t.room);
     for (std::size_t i = 0; i < max_pieces; ++i) {
@@ -62,8 +64,8 @@ class nccl_memory {
   /// Copies the payload to the host, and waits for the copy. Returns the buffer, which `lease::give_back` takes back,
   /// or null if the payload is empty.
   template <class Prepare>
-  [[nodiscard]] void* to_host(message_pieces& out, cudaStream_t values, Prepare prepare) {
-    out.on_device = false;
+  [[nodiscard]] void* to_host(message_pieces& out, Prepare prepare) {
+    const auto values = static_cast<cudaStream_t>(std::exchange(out.stream, nullptr));
     if (out.head.payload_bytes() == 0) return nullptr;
     lease host = pinned_.take(padded_bytes(out.pieces), prepare);
     out.pieces = start_pack(out.pieces, bytes_of(host), cudaMemcpyDeviceToHost, values);
@@ -72,9 +74,10 @@ class nccl_memory {
   }
   /// Starts to copy a payload in host memory to its destinations on the device.
   template <class Prepare>
-  void to_device(const payload_views& pieces, message_buffer& in, cudaStream_t values, Prepare prepare) {
+  void to_device(const payload_views& pieces, message_buffer& in, Prepare prepare) {
     if (in.head().payload_bytes() == 0) return;
     lease host = pinned_.take(padded_bytes(pieces), prepare);
+    const auto values = static_cast<cudaStream_t>(in.stream());
     start_copies(in, pack(pieces, bytes_of(host)), cudaMemcpyHostToDevice, values);
     host.used_by(values);
   }
