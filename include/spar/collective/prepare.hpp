@@ -56,11 +56,6 @@ struct prepared_call {
   }
 };
 
-template <class X>
-void check_stream(const X& x) {
-  if constexpr (requires { validate(x); }) validate(x);
-}
-
 /// Throws `invalid_argument` if the arguments `values` of a call are not in host memory, or are malformed streams, if
 /// another device is the current one than that of the transport `net`, or if the options of `algorithm` are invalid for
 /// n values of T with indices of type Index, or `no_indices` for dense values.
@@ -68,7 +63,6 @@ template <element T, class Index, transport Net, class Algorithm, class Op, clas
 void check_call(Net& net, const Algorithm& algorithm, const Op& op, std::uint64_t n, const Values&... values) {
   check_protocol<Algorithm, T, Op>();
   check_arguments(net, values...);
-  if constexpr (!values_on_device<Net>) (check_stream(values), ...); // `on_device` has checked streams in device memory
   if constexpr (std::same_as<Index, no_indices>)
     validate_values<Net, T>(algorithm, n, net.size(), op);
   else

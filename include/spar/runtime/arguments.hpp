@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Refuses a call with arguments in device memory, which the host cannot read, before anything is sent.
+// Refuses a call with malformed streams, or with arguments in device memory, which the host cannot read, before
+// anything is sent.
 #pragma once
 
 #include <spar/runtime/transport_concept.hpp>
@@ -45,13 +46,20 @@ void check_host_memory(const Args&... args) {
   (check_argument(refuse, number, args), ...);
 }
 
-/// Throws `invalid_argument` if one of the arguments `args` of a call on values in host memory is elsewhere, or if the
-/// transport `net` belongs to a device that is not the current one.
+template <class X>
+void check_stream(const X& x) {
+  if constexpr (requires { validate(x); }) validate(x);
+}
+
+/// Throws `invalid_argument` if one of the arguments `args` of a call on values in host memory is elsewhere, or is a
+/// malformed stream, or if the transport `net` belongs to a device that is not the current one. An `on_device` checks
+/// arguments in device memory itself.
 template <class Net, class... Args>
 void check_arguments([[maybe_unused]] Net& net, [[maybe_unused]] const Args&... args) {
   if constexpr (!values_on_device<Net>) {
     if constexpr (device_bound_transport<Net>) net.check_device();
     check_host_memory(args...);
+    (check_stream(args), ...);
   }
 }
 
