@@ -138,9 +138,14 @@ def controls():
 
     abort, name, listener, inquiry = 1, 3, 4, 5
     number = struct.pack("<QQ", 12345, 2048)
-    yield "abort", note(abort, b"it has failed", source=2)
-    yield "abort_in_parts", note(abort, b"x" * 52, source=3, last=0) + note(abort, b"y" * 10, source=3)
-    yield "of_two_ranks", note(abort, b"x" * 52, source=3, last=0) + note(abort, b"y", source=2) + note(abort, b"z", 3)
+    failed = [struct.pack("<i", rank) for rank in range(5)]
+    yield "abort", note(abort, failed[2] + b"it has failed", source=2)
+    yield "abort_for_another", note(abort, failed[0] + b"rank 0 has left", source=2)
+    yield "abort_in_parts", note(abort, failed[3] + b"x" * 48, source=3, last=0) + note(abort, b"y" * 10, source=3)
+    yield "of_two_ranks", (note(abort, failed[3] + b"x" * 48, source=3, last=0)
+                           + note(abort, failed[2] + b"y", source=2) + note(abort, b"z", 3))
+    yield "bad_abort_of_nobody", note(abort, b"why", source=2)
+    yield "bad_failed_rank", note(abort, failed[4] + b"it has failed", source=2)
     yield "name", note(name, number) + note(name, number)
     yield "listener", note(listener, struct.pack("<I", 0)) + note(listener, struct.pack("<I", 7))
     yield "same_call", note(inquiry, call(0, 1), source=3)
@@ -155,7 +160,7 @@ def controls():
     yield "bad_answer", note(inquiry, call(0, 9, kind=2), source=3) + note(inquiry, call(0, 0, 2, b"\n"), source=2)
     yield "call_in_parts", note(inquiry, call(0, 1), source=3, last=0) * 2 + note(inquiry, b"x" * 52, source=3)
     yield "bad_call_in_many_parts", note(inquiry, call(0, 1), source=3, last=0) + note(inquiry, b"x" * 52, 3, 0) * 10
-    yield "bad_damaged", note(abort, b"it has failed", repaired=0)
+    yield "bad_damaged", note(abort, failed[2] + b"it has failed", repaired=0)
     yield "bad_gone", note(2, b"")
     left = struct.pack("<QQIiQQ", 7, 0, 4, -1, 5, 2)
     yield "left", note(6, left, source=3) + note(6, b"", source=2)
@@ -163,7 +168,7 @@ def controls():
     yield "bad_half_of_left", note(6, left[:-4], source=3)
     answer = struct.pack("<i", 3) + b"waits"
     yield "wait", note(7, struct.pack("<i", 0), source=3) + note(7, answer, source=2) + note(7, b"", source=2)
-    yield "bad_source", note(abort, b"it has failed", source=4)
+    yield "bad_source", note(abort, failed[2] + b"it has failed", source=4)
     yield "bad_number", note(name, struct.pack("<QQ", 12345, 5))
     yield "bad_number_of_another_rank", note(name, number, source=2)
     yield "bad_second_number", note(name, number) + note(name, struct.pack("<QQ", 12345, 2049))

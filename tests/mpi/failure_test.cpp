@@ -216,6 +216,7 @@ TEST(mpi_errors, a_root_that_leaves_at_once_ends_only_the_calls_that_it_has_not_
                                      : "rank 0 has left (calls without a name: 2), but rank "),
                   std::string::npos)
             << text;
+        EXPECT_EQ(net->failed_rank(), 0);
       }
     }
   }
@@ -255,6 +256,7 @@ TEST(mpi_errors, a_rank_that_leaves_without_a_message_ends_the_wait_for_it) {
   }
   if (inner.rank() == 1) {
     EXPECT_NE(text.find("rank 0 has left (calls without a name: 1), but rank 1 waits"), std::string::npos) << text;
+    EXPECT_EQ(net.failed_rank(), 0);
   }
 }
 

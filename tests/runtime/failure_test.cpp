@@ -243,6 +243,21 @@ TEST(abort, reaches_those_who_wait_and_those_who_call_later) {
   an_abort_reaches_those_who_wait_and_those_who_call_later<in_host_memory>();
 }
 
+/// Of two aborts whose control messages are interleaved, only the one whose first part came first counts.
+TEST(abort, of_two_ranks_counts_once) {
+  spar::thread_group group(4);
+  spar::endpoint& node = group.rank(0).port();
+  const std::string reason(80, 'a');
+  for (const std::size_t at : {0U, 52U}) {
+    for (const spar::rank_t failed : {2, 3}) {
+      const std::string text = std::string{static_cast<char>(failed), 0, 0, 0} + reason;
+      node.on_control_message(spar::part_of(spar::control_message::purpose::abort, failed, text, at));
+    }
+  }
+  EXPECT_EQ(node.failure().failed_rank(), 2);
+  EXPECT_EQ(node.failure().reason(), reason);
+}
+
 TEST(abort, lets_values_be_freed) { values_may_be_freed_once_their_call_has_failed<in_host_memory>(); }
 
 /// Several calls are in flight when rank 1 aborts; a coroutine that waits for one of them gets the error.
@@ -424,6 +439,7 @@ struct root_that_leaves {
       }
     } catch (const spar::peer_failed& e) {
       text = e.what();
+      EXPECT_EQ(net.failed_rank(), 0) << "rank " << net.rank();
     }
   }
 };

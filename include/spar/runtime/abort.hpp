@@ -14,16 +14,23 @@ namespace spar {
 
 namespace detail {
 
-/// Sends `reason` to all other ranks and marks the communicator as dead, like `spar::abort`, but does not unwind
-/// pending calls. Takes no memory. The caller holds the lock of the rank.
+/// Tells all other ranks that the rank `failed` has failed for the reason `reason`, and marks the communicator as dead,
+/// like `spar::abort`, but does not unwind pending calls. Takes no memory. The caller holds the lock of the rank.
+template <transport Net>
+[[gnu::cold]] void abort(Net& net, std::string_view reason, rank_t failed) noexcept {
+  if (net.node().dead()) return;
+  bounded_text text;
+  text.add({reinterpret_cast<const char*>(&failed), sizeof(failed)});
+  text.add(reason);
+  broadcast_text(net, control_message::purpose::abort, text.view());
+  net.node().mark_dead(failed, text.view().substr(sizeof(failed)));
+}
+/// Aborts the communicator because this rank has failed for the reason `reason`.
 template <transport Net>
 [[gnu::cold]] void abort(Net& net, std::string_view reason) noexcept {
-  if (net.node().dead()) return;
-  broadcast_text(net, control_message::purpose::abort, reason);
-  net.node().mark_dead(net.rank(), reason);
+  detail::abort(net, reason, net.rank());
 }
-
-/// Aborts the communicator with the message of the exception `why`.
+/// Aborts the communicator because this rank has failed with the exception `why`.
 template <transport Net>
 [[gnu::cold]] void abort(Net& net, const std::exception_ptr& why) noexcept {
   if (!net.node().dead()) detail::abort(net, message_of(why).view());

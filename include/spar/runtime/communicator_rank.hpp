@@ -134,7 +134,7 @@ using port_type_of = std::remove_reference_t<decltype(port_of(std::declval<Net&>
 } // namespace detail
 
 /// Aborts the communicator: all calls in flight and all later calls, on all ranks, end in `peer_failed` with `reason`.
-/// The other ranks get the first 520 characters of `reason`. Use `abort` on a rank that cannot continue; a call that
+/// The other ranks get the first 516 characters of `reason`. Use `abort` on a rank that cannot continue; a call that
 /// fails aborts the communicator by itself. The pending calls of this rank unwind before `abort` returns or, if a
 /// coroutine calls `abort`, when this coroutine is suspended. A pending call ends once no peer reads its send buffers
 /// any more.

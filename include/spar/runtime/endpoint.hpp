@@ -220,7 +220,11 @@ class endpoint {
       const detail::bounded_text* const text = texts_.add(part);
       if (text != nullptr && !text->empty()) leavers_.add(part.source, text->view());
     } else if (part.what == purpose::abort) {
-      if (failure_.append(part)) mark_dead(part.source, failure_.take_reason());
+      // Of a second abort, the first parts may have been ignored.
+      if (!failure_.append(part) || dead()) return;
+      rank_t failed = -1;
+      const std::string_view reason = failure_.take_reason(failed, size_);
+      mark_dead(failed, reason);
     } else { // callers handle messages with other valid purposes themselves
       raise<corrupt_message>({"a control message from rank ", part.source, " has the purpose ",
                               static_cast<unsigned>(part.what),
@@ -263,10 +267,6 @@ class endpoint {
   /// The question for what a peer waits, whose answer this rank awaits; null if there is none: see
   /// runtime/wait_errors.hpp.
   [[nodiscard]] detail::peer_question*& wait_question() noexcept { return wait_question_; }
-  /// The error of an operation that this rank has awaited in vain; null if there is none.
-  [[nodiscard]] const std::exception_ptr& wait_error() const noexcept { return wait_error_; }
-  /// Sets `wait_error()` to `why`.
-  void note_wait_error(const std::exception_ptr& why) noexcept { wait_error_ = why; }
   /// The endpoint of the rank `rank`, if this rank can read it directly, as in the simulator; null over other
   /// transports.
   [[nodiscard]] endpoint* neighbour(rank_t rank) noexcept { return neighbour_ ? neighbour_(*this, rank) : nullptr; }
@@ -308,7 +308,6 @@ class endpoint {
   detail::rank_mutex* rank_mutex_ = nullptr;
   detail::peer_question* question_ = nullptr;
   detail::peer_question* wait_question_ = nullptr;
-  std::exception_ptr wait_error_;
   endpoint* (*neighbour_)(endpoint& own, rank_t rank) = nullptr;
   const detail::queue_ends* unreceived_ = nullptr;
   detail::unreceived_message (*oldest_unreceived_)(endpoint& own, bool look) = nullptr;

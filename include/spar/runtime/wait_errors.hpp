@@ -5,6 +5,7 @@
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
+#include <spar/runtime/abort.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
@@ -33,11 +34,13 @@ namespace spar::detail {
           ")"};
 }
 
-/// Makes the awaited operation `r` of the rank `node` fail with the exception that is being handled.
-[[gnu::cold]] inline void fail_wait(endpoint& node, operation_record& r) {
+/// Makes the awaited operation `r` fail with the exception that is being handled, and aborts because the rank `failed`
+/// has failed.
+template <transport Net>
+[[gnu::cold]] void fail_wait(Net& net, operation_record& r, rank_t failed) {
   r.error = std::current_exception();
-  node.note_wait_error(r.error);
-  r.wake(node.scheduler());
+  r.wake(net.scheduler());
+  detail::abort(net, message_of(r.error).view(), failed);
 }
 
 /// The number of calls without a name of a rank or, if it is known, of those with the name of the message with the tag
@@ -49,7 +52,7 @@ namespace spar::detail {
 
 /// Makes the longest awaited operation whose peer has left fail: with `mismatch` if the peer has made another call, and
 /// else with `peer_failed` if the peer has not made the call or, at the time `now`, no message of the peer can be under
-/// way any more. Returns whether an operation has failed.
+/// way any more. Then the failed rank is this peer. Returns whether an operation has failed.
 template <transport Net>
 [[gnu::cold]] bool fail_wait_for_leaver(Net& net, double now) {
   endpoint& node = net.node();
@@ -58,15 +61,17 @@ template <transport Net>
     calls_of_leaver* const calls = node.leavers().find(r->peer);
     if (calls == nullptr) continue;
     const call_record* const call = r->tag < 0 ? nullptr : node.calls().find(sequence_of(r->tag));
+    rank_t failed = node.rank();
     try {
       if (call == nullptr && r->tag >= 0) continue;
       const bool took_part = call != nullptr && !calls->lack(call->sequence);
       if (took_part) compare_calls(net, *call, r->peer);
       if (took_part && !calls->is_silent(r->since, now, node.leavers().late())) continue;
+      failed = r->peer;
       raise<peer_failed>({"rank ", r->peer, " has left", number_of(*calls, r->tag).c_str(), ", but rank ", node.rank(),
                           " waits ", awaited(node, *r).c_str(), "; all ranks must make the same calls"});
     } catch (...) {
-      fail_wait(node, *r);
+      fail_wait(net, *r, failed);
     }
     return true;
   }
@@ -97,8 +102,6 @@ class wait_state {
 /// The state of `node`, for a rank that waits for a message with the tag `tag`.
 [[gnu::cold]] inline wait_state wait_state_of(endpoint& node, tag_t tag) {
   if (node.dead()) return {-1, "has given up: ", node.failure().reason().data()};
-  if (node.wait_error()) // the call of a wait that has failed is about to abort the communicator
-    return {-1, "has given up: ", message_of(node.wait_error()).c_str()};
   if (const operation_record* const r = node.waits().active().first())
     return {r->tag < 0 ? 0 : r->peer, "waits ", awaited(node, *r).c_str()};
   return {-1, node.calls().any() ? "has a call in flight, but waits for no message" : "is in no call",
@@ -178,7 +181,7 @@ template <transport Net>
     raise<timeout>(
         {"rank ", node.rank(), " has waited for ", node.deadline(), " s ", awaited(node, r).c_str(), others.c_str()});
   } catch (...) {
-    fail_wait(node, r);
+    fail_wait(net, r, node.rank());
   }
 }
 

@@ -390,17 +390,12 @@ inline void sim_port::check_deadline() {
   deadline_scheduled_ = false;
   if (!waits().any()) return;
   const double time = engine_->now_;
-  if (engine_->fail_wait_for_leaver(*this, std::numeric_limits<double>::infinity())) {
-    clock_ = std::max(clock_, time);
-    return;
-  }
+  clock_ = std::max(clock_, time);
+  if (engine_->fail_wait_for_leaver(*this, std::numeric_limits<double>::infinity())) return;
   const double until = waits().expire(time, [this](operation_record& r) { detail::time_out(*this, r); });
-  if (until > time) {
-    deadline_scheduled_ = true;
-    engine_->schedule({until, simulator::event_kind::deadline, this, nullptr}, 0);
-  } else {
-    clock_ = std::max(clock_, time);
-  }
+  if (until <= time) return;
+  deadline_scheduled_ = true;
+  engine_->schedule({until, simulator::event_kind::deadline, this, nullptr}, 0);
 }
 
 inline void sim_port::abandon(shipment* s) noexcept { engine_->drop(s); }

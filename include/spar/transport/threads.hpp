@@ -21,7 +21,6 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <sched.h>
 
@@ -272,8 +271,7 @@ class thread_group {
   /// The code that is the same for all programs: `call(program, net)` calls one.
   void run_all(void (*call)(const void* self, threads& net), const void* program) {
     if (first_error_) refuse();
-    std::vector<detail::thread> running;
-    running.reserve(ranks_.size());
+    fixed_vector<detail::thread> running(*std::pmr::new_delete_resource(), ranks_.size());
     try {
       for (auto& r : ranks_) {
         running.emplace_back([this, call, program, &net = r] {
@@ -301,8 +299,10 @@ class thread_group {
 
   /// Records the error `why` of the rank `net` and aborts, so that the other ranks do not wait for `net`.
   [[gnu::cold]] void fail(threads& net, std::exception_ptr why) noexcept {
-    // If another rank has failed before, the error of this rank is only a consequence.
-    const bool first = !net.dead() || net.failed_rank() == net.rank();
+    // If another rank has failed before, the error of this rank is only a consequence, unless this rank has noticed
+    // that the other rank has left.
+    const detail::bounded_text text = detail::message_of(why);
+    const bool first = !net.dead() || net.failed_rank() == net.rank() || text.view() == net.port().failure().reason();
     {
       const std::lock_guard lock(mutex_);
       if (!first_error_ || (first && !error_is_first_)) {
@@ -310,7 +310,7 @@ class thread_group {
         error_is_first_ = first;
       }
     }
-    abort(net, detail::message_of(why).view());
+    abort(net, text.view());
   }
 
   fixed_vector<threads> ranks_;

@@ -54,8 +54,19 @@ class failure {
     length_ += length;
     return part.last != 0;
   }
-  /// Returns the complete reason, after `append` has returned true, and makes `append` start a new reason.
-  [[nodiscard]] std::string_view take_reason() noexcept { return {arriving_.data(), std::exchange(length_, 0)}; }
+  /// Returns the complete reason, after `append` has returned true, and makes `append` start a new reason. Stores in
+  /// `failed` the rank that has failed, with whose number the text begins. Throws `corrupt_message` if this is not the
+  /// number of one of `ranks` ranks.
+  [[nodiscard]] std::string_view take_reason(rank_t& failed, rank_t ranks) {
+    const std::string_view text(arriving_.data(), std::exchange(length_, 0));
+    failed = -1;
+    if (text.size() >= sizeof(failed)) std::memcpy(&failed, text.data(), sizeof(failed));
+    if (failed < 0 || failed >= ranks) {
+      raise<corrupt_message>({"the reason of an abort by rank ", source_, " has ", text.size(),
+                              " bytes and names the rank ", failed, "; expected 0 to ", ranks - 1});
+    }
+    return text.substr(sizeof(failed));
+  }
 
  private:
   rank_t rank_;

@@ -24,7 +24,7 @@ namespace spar {
 struct control_message {
   /// What a control message is about.
   enum class purpose : std::uint8_t {
-    abort = 1, ///< the source has failed, for the reason in the text
+    abort = 1, ///< a rank has failed: the text begins with the number of the rank, and the reason follows
     gone = 2,  ///< the source has given up its messages in flight; the receiver must not read their memory any more
     name = 3,  ///< the source, rank 0, has assigned a number to the name of a collective
     round = 4, ///< about a round of a partial collective; the text begins with the number of a control_subscriber
