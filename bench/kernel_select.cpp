@@ -94,8 +94,8 @@ void threshold_pass(benchmark::State& state) {
 
 /// Times a selector. `nth_element`: the time of std::nth_element on a copy of the magnitudes, divided by the time of
 /// the selector, with the time of the copy; `without_copy`: without the time of the copy.
-template <class T, class Selector>
-void selection(benchmark::State& state, Selector select) {
+template <class T, class Select>
+void selection(benchmark::State& state, Select select) {
   auto x = input<T>();
   spar::pool pool;
   std::vector<T> copy(n);
@@ -122,27 +122,33 @@ void selection(benchmark::State& state, Selector select) {
   state.counters["without_copy"] = median(searching) / median(times);
 }
 
+/// Calls of a selector, which keeps its state from call to call.
+template <class Selector>
+auto by(const Selector& selector) {
+  return [=, now = spar::state_of<Selector>{}](auto x, spar::pool& pool) mutable {
+    return spar::select(selector, x, pool, now);
+  };
+}
+
 double density(const benchmark::State& state) { return 1 / static_cast<double>(state.range(0)); }
 
 template <class T, int Threads = 1>
 void exact_topk(benchmark::State& state) {
-  selection<T>(state, spar::selector::exact_topk{.density = density(state), .threads = Threads});
+  selection<T>(state, by(spar::selector::exact_topk{.density = density(state), .threads = Threads}));
 }
 /// Calls of threshold_reuse between two exact evaluations of the threshold.
 template <class T, int Threads = 1>
 void threshold_reuse(benchmark::State& state) {
-  const spar::selector::threshold_reuse select{
-      .density = density(state), .period = ~std::uint64_t{0}, .threads = Threads};
-  spar::selector::threshold_reuse::state now;
-  selection<T>(state, [&](std::span<T> x, spar::pool& pool) { return select(x, pool, now); });
+  selection<T>(state, by(spar::selector::threshold_reuse{
+                          .density = density(state), .period = ~std::uint64_t{0}, .threads = Threads}));
 }
 template <class T>
 void gaussian(benchmark::State& state) {
-  selection<T>(state, spar::selector::gaussian{.density = density(state)});
+  selection<T>(state, by(spar::selector::gaussian{.density = density(state)}));
 }
 template <class T>
 void bucket_topk(benchmark::State& state) {
-  selection<T>(state, spar::selector::bucket_topk{.k = static_cast<std::uint64_t>(512 * density(state) + 0.5)});
+  selection<T>(state, by(spar::selector::bucket_topk{.k = static_cast<std::uint64_t>(512 * density(state) + 0.5)}));
 }
 
 /// Finds the threshold of the k largest values without moving entries.

@@ -688,6 +688,8 @@ enum class want {
   another_stream,
   not_copyable,
   reads_only,
+  no_prepare,
+  not_awaitable,
   no_shared_state,
   no_own_state
 };
@@ -699,27 +701,6 @@ struct selecting_if
 
 template <want Is>
 struct model_selector : name_if<Is != want::no_name>, selecting_if<Is>, copyable_if<Is != want::not_copyable> {
-  void validate(std::uint64_t) const
-    requires(Is != want::no_validate && Is != want::validate_not_const);
-  void validate(std::uint64_t)
-    requires(Is == want::validate_not_const);
-  template <class Index>
-  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&) const
-    requires(Is != want::no_call && Is != want::call_not_const && Is != want::another_stream && Is != want::reads_only);
-  template <class Index>
-  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&)
-    requires(Is == want::call_not_const);
-  template <class Index>
-  spar::sparse_stream<double, Index> operator()(std::span<float>, spar::pool&) const
-    requires(Is == want::another_stream);
-  template <class Index>
-  void operator()(std::span<const float>, spar::pool&) const
-    requires(Is == want::reads_only);
-};
-
-/// A selector whose call takes its state as the third argument.
-template <want Is>
-struct stateful_selector : name_if<true>, selecting_if<want::none> {
   struct state {
     template <class F>
     void shared_state(F&&)
@@ -728,18 +709,46 @@ struct stateful_selector : name_if<true>, selecting_if<want::none> {
     void own_state(F&&)
       requires(Is != want::no_own_state);
   };
-  void validate(std::uint64_t) const;
-  template <class Index>
-  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const
-    requires(Is != want::no_call && Is != want::call_not_const);
-  template <class Index>
-  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&, state&)
+  void validate(std::uint64_t) const
+    requires(Is != want::no_validate && Is != want::validate_not_const);
+  void validate(std::uint64_t)
+    requires(Is == want::validate_not_const);
+  template <class Index, class Prepare>
+  spar::ready<spar::sparse_stream<float, Index>> operator()(const spar::host_work&, std::span<float>, state&,
+                                                            const Prepare&) const
+    requires(Is != want::no_call && Is != want::call_not_const && Is != want::another_stream &&
+             Is != want::reads_only && Is != want::no_prepare && Is != want::not_awaitable);
+  template <class Index, class Prepare>
+  spar::ready<spar::sparse_stream<float, Index>> operator()(const spar::host_work&, std::span<float>, state&,
+                                                            const Prepare&)
     requires(Is == want::call_not_const);
+  template <class Index, class Prepare>
+  spar::ready<spar::sparse_stream<double, Index>> operator()(const spar::host_work&, std::span<float>, state&,
+                                                             const Prepare&) const
+    requires(Is == want::another_stream);
+  template <class Index, class Prepare>
+  spar::ready<> operator()(const spar::host_work&, std::span<const float>, state&, const Prepare&) const
+    requires(Is == want::reads_only);
+  template <class Index>
+  spar::ready<spar::sparse_stream<float, Index>> operator()(const spar::host_work&, std::span<float>, state&) const
+    requires(Is == want::no_prepare);
+  template <class Index, class Prepare>
+  spar::sparse_stream<float, Index> operator()(const spar::host_work&, std::span<float>, state&, const Prepare&) const
+    requires(Is == want::not_awaitable);
+};
+
+/// A selector without a state, which leaves the work to any workspace.
+struct model_of_any_work : name_if<true>, selecting_if<want::none> {
+  void validate(std::uint64_t) const;
+  template <class Index, class Work, class Prepare>
+  auto operator()(Work& work, std::span<float> x, spar::no_state&, const Prepare& prepare) const {
+    return work.template take_at_least<Index>(x, 1, x.size(), prepare);
+  }
 };
 
 static_assert(spar::selects<model_selector<want::none>, float, std::uint32_t>);
 static_assert(spar::selects<model_selector<want::none>, float, std::uint64_t>);
-static_assert(spar::selects<stateful_selector<want::none>, float, std::uint32_t>);
+static_assert(spar::selects<model_of_any_work, float, std::uint32_t>);
 static_assert(!spar::selects<model_selector<want::call_not_const>, float, std::uint32_t>,
               "a call must not change the selector: its state is an argument");
 static_assert(!spar::selects<model_selector<want::none>, double, std::uint32_t>, "it selects floats");
@@ -753,10 +762,10 @@ static_assert(!spar::selects<model_selector<want::no_call>, float, std::uint32_t
 static_assert(!spar::selects<model_selector<want::another_stream>, float, std::uint32_t>);
 static_assert(!spar::selects<model_selector<want::not_copyable>, float, std::uint32_t>);
 static_assert(!spar::selects<model_selector<want::reads_only>, float, std::uint32_t>);
-static_assert(!spar::selects<stateful_selector<want::no_shared_state>, float, std::uint32_t>);
-static_assert(!spar::selects<stateful_selector<want::no_own_state>, float, std::uint32_t>);
-static_assert(!spar::selects<stateful_selector<want::call_not_const>, float, std::uint32_t>);
-static_assert(!spar::selects<stateful_selector<want::no_call>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::no_prepare>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::not_awaitable>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::no_shared_state>, float, std::uint32_t>);
+static_assert(!spar::selects<model_selector<want::no_own_state>, float, std::uint32_t>);
 
 static_assert(spar::kernel::ranked<float> && spar::kernel::ranked<std::uint64_t>);
 static_assert(!spar::kernel::ranked<complex_number>, "the type has no order by magnitude");

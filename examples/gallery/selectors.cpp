@@ -7,7 +7,6 @@
 #include <spar/selector/threshold_reuse.hpp>
 
 #include <cstdio>
-#include <functional>
 #include <memory_resource>
 #include <numeric>
 #include <random>
@@ -27,12 +26,13 @@ std::vector<float> gradient_of(int step) {
 
 int main() {
   const spar::pool_owner memory(*std::pmr::new_delete_resource());
-  const auto show = [&](const char* name, auto select) {
-    std::printf("%-15s", name);
+  const auto show = [&]<class Selector>(const Selector& by) {
+    spar::state_of<Selector> state; // in which threshold_reuse keeps its threshold
+    std::printf("%-15s", Selector::name.data());
     for (int step = 0; step < 2; ++step) {
       std::vector<float> x = gradient_of(step);
       const double all = square(x);
-      const spar::sparse_stream<float> selected = select(std::span(x), *memory);
+      const spar::sparse_stream<float> selected = spar::select(by, std::span(x), *memory, state);
       std::printf("  %5u entries, %4.1f %%", static_cast<unsigned>(selected.view().count()),
                   100 * square(selected.view().values()) / all);
 
@@ -43,10 +43,8 @@ int main() {
   };
 
   std::printf("%-17sfirst gradient         second gradient\n", "selector");
-  show("exact_topk", spar::selector::exact_topk{.density = 0.01});
-  show("bucket_topk", spar::selector::bucket_topk{.k = 5}); // of each 512 entries
-  const spar::selector::threshold_reuse reuse{.density = 0.01};
-  spar::selector::threshold_reuse::state threshold; // of the first call, which the second one reuses
-  show("threshold_reuse", [&](auto x, spar::pool& from) { return reuse(x, from, threshold); });
-  show("gaussian", spar::selector::gaussian{.density = 0.01});
+  show(spar::selector::exact_topk{.density = 0.01});
+  show(spar::selector::bucket_topk{.k = 5});              // of each 512 entries
+  show(spar::selector::threshold_reuse{.density = 0.01}); // the second call reuses the threshold of the first
+  show(spar::selector::gaussian{.density = 0.01});
 }

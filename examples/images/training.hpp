@@ -109,7 +109,7 @@ class assumption {
 
   /// Returns xi after the step that made the update `made`.
   double xi(const update& made, spar::pool& memory) {
-    const auto largest = spar::selector::exact_topk{.k = k_}(std::span(wanted_), memory);
+    const auto largest = spar::select(spar::selector::exact_topk{.k = k_}, std::span(wanted_), memory);
     std::fill(wanted_.begin(), wanted_.end(), 0.0F);
     largest.for_each([&](auto i, float x) { wanted_[i] += x; });
     made.sum.for_each([&](auto i, float x) { wanted_[i] -= x; });

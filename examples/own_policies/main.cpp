@@ -45,7 +45,7 @@ int main() {
 
     // The selector, called directly, before an algorithm that is not a composition.
     auto z = gradient(net.rank());
-    const auto selected = select(std::span(z), net.memory());
+    const auto selected = spar::select(select, std::span(z), net.memory());
     const auto sum = spar::allreduce(net, selected, own::star{});
     sum.to_dense(z, spar::sum{});
 

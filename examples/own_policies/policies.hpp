@@ -4,7 +4,6 @@
 
 #include <spar/spar.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,19 +28,9 @@ struct at_least {
     f("threshold", threshold);
   }
 
-  template <class Index = std::uint32_t>
-  spar::sparse_stream<float, Index> operator()(std::span<float> x, spar::pool& memory) const {
-    auto selected = spar::sparse_stream<float, Index>::sparse(memory, x.size(), x.size());
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      if (x[i] == 0 || std::abs(x[i]) < threshold) continue; // a NaN is selected
-      selected.indices()[kept] = static_cast<Index>(i);
-      selected.values()[kept] = x[i];
-      x[i] = 0;
-      ++kept;
-    }
-    selected.shrink(kept);
-    return selected;
+  template <class Index, class Work, class Prepare>
+  auto operator()(Work& work, std::span<float> x, spar::no_state&, const Prepare& prepare) const {
+    return work.template take_at_least<Index>(x, spar::kernel::magnitude_of(threshold), x.size(), prepare);
   }
 };
 

@@ -28,17 +28,17 @@ namespace spar {
 /// selected entries of the sum to the host, reduces them there over any transport, and writes the result to the device.
 /// Rounding errors, and entries that the schedule does not keep, return to the residual on the device. The bits are
 /// those of `error_feedback` with the same composition, except those of a NaN that arithmetic makes. The selector must
-/// be `exact_topk`, `threshold_reuse` or `everything`; with a storage that rounds, the values must be floats. Ranks
-/// with `error_feedback` around the same composition may take part in the same call. One object for each rank, made and
-/// used by one thread at a time, while its device is the current one. The object cannot be moved. The constructor
-/// throws `cuda_error` if CUDA fails.
+/// be `everything` or one that leaves the work to the workspace, as `exact_topk` and `threshold_reuse` do; with a
+/// storage that rounds, the values must be floats. Ranks with `error_feedback` around the same composition may take
+/// part in the same call. One object for each rank, made and used by one thread at a time, while its device is the
+/// current one. The object cannot be moved. The constructor throws `cuda_error` if CUDA fails.
 template <kernel::ranked T, class Composition, index_type Index = std::uint32_t>
 class device_feedback {
   using selector_type = typename Composition::selector_type;
-  static_assert(std::same_as<selector_type, selector::exact_topk> ||
-                    std::same_as<selector_type, selector::threshold_reuse> ||
-                    std::same_as<selector_type, selector::everything>,
-                "device_feedback has kernels for the selectors exact_topk, threshold_reuse and everything only");
+  static_assert(std::same_as<selector_type, selector::everything> ||
+                    selects<selector_type, T, Index, detail::device_work>,
+                "device_feedback needs the selector everything, or one that leaves the work to any workspace: "
+                "exact_topk, threshold_reuse, or one of your own (docs/guide/composing.md)");
   static_assert(storage::is_exact<typename Composition::storage_type> || std::same_as<T, float>,
                 "device_feedback adds the rounding errors of a storage to a residual of floats only: those of doubles "
                 "need long double, which devices do not have");

@@ -29,16 +29,13 @@ inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && 
                                           requires { requires Schedule::streams_anywhere; };
 template <class Storage, class Schedule>
 inline constexpr bool values_run_on_device = requires { requires Schedule::template values_anywhere<Storage>; };
-template <class Selector>
-inline constexpr bool selects_on_device =
-    std::same_as<Selector, selector::exact_topk> || std::same_as<Selector, selector::threshold_reuse>;
 
 /// Whether a device can run an algorithm, which must be a composition, on values of type T.
 template <class Algorithm, class T>
 inline constexpr bool runs_on_device = false;
 template <class Selector, class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<Selector, Storage, Topology, Schedule>, T> =
-    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> && selects_on_device<Selector> &&
+    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> && selects<Selector, T, std::uint32_t, device_work> &&
     streams_on_device<Topology, Schedule, T>;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
@@ -162,7 +159,8 @@ class on_device {
         "there are no kernels for this selector, schedule, storage or type of values: for dense numbers, use "
         "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
         "storage::bfloat16, half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>); for entries of numbers of "
-        "4 or 8 bytes, use exact_topk or threshold_reuse, the storage coo, alone or with a codec for dense "
+        "4 or 8 bytes, use exact_topk, threshold_reuse or a selector of your own for any workspace, the storage coo, "
+        "alone or with a codec for dense "
         "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
         "tree_of_topk, balanced_owners or quantile_owners; spar::staged runs any other");
     port_.refuse_progress_thread();
@@ -212,9 +210,10 @@ class on_device {
 ///
 /// - for dense values: `cheapest`, `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
 ///   alone or composed with `storage::bfloat16`, `half`, `qsgd` or `zfp`;
-/// - for entries that the selector `exact_topk` or `threshold_reuse` takes from the values: `cheapest`,
-///   `recursive_doubling`, `split_allgather`, `gather_and_merge`, `tree_of_topk`, `balanced_owners` or
-///   `quantile_owners`, on a flat topology, with entries as they are and dense sums by one of these codecs.
+/// - for entries that the selector `exact_topk`, `threshold_reuse`, or one of the program that leaves the work to the
+///   workspace takes from the values: `cheapest`, `recursive_doubling`, `split_allgather`, `gather_and_merge`,
+///   `tree_of_topk`, `balanced_owners` or `quantile_owners`, on a flat topology, with entries as they are and dense
+///   sums by one of these codecs.
 ///
 /// The values are read after all work that was in `x.stream` when the function was called; work that is put into the
 /// stream after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If the

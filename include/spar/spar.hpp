@@ -11,9 +11,9 @@
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
-#include <spar/selector/keep_largest.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/selector/threshold_reuse.hpp>
+#include <spar/storage/keep_largest.hpp>
 #include <spar/system/collectives.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/published.hpp>

@@ -16,9 +16,9 @@ LEVEL = {
     "transport": 3,
     "storage": 3,
     "topology": 3,
-    "selector": 4,
     "model": 4,
-    "workspace": 5,
+    "workspace": 4,
+    "selector": 5,
     "collective": 6,
     "cuda/kernel": 7,  # a layer of its own: kernels use storage, and the transport nccl uses cuda
     "optimizer": 8,

@@ -107,7 +107,7 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     double entry_bits\( ## The expected number of bits per entry, for the model of the costs.
     \bneutral\(\) ## The neutral element, which leaves the other operand unchanged.
     T operator\(\)\(T a, T b\) ## The result for the values `a` and `b`.
-    \)\(std::span<T> x, pool& memory ## Moves entries from `x` to a stream. Throws `invalid_argument` like `validate`.
+    \)\((const host_work|Work)& work ## Moves entries from `x` to a stream. Throws `invalid_argument` like `validate`.
     task<.*> operator\(\)\(channel<Net> net ## The coroutine of one call on one rank (see collective/algorithm.hpp).
     void operator\(\)\(Args&&\.\.\.\) && = delete ## Deleted: the algorithm must outlive its coroutine.
     \(const \w+&\) = delete ## Not copyable.

@@ -52,7 +52,7 @@ void expect_sums(spar::threads& net, const Composition& by) {
   std::vector<complex_value> x = values_of(net.rank());
   if constexpr (!Composition::selects_entries) {
     std::vector<complex_value> rest = x, sum(n);
-    const auto mine = spar::selector::nonzeros{}(std::span(rest), net.memory());
+    const auto mine = spar::select(spar::selector::nonzeros{}, std::span(rest), net.memory());
     spar::allreduce(net, mine, by).to_dense(sum, spar::sum{});
     EXPECT_EQ(sum, expected);
   }

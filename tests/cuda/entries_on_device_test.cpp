@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Selected entries that stay in device memory, against the same collectives on the host: kernels run by fibres, in the
 // streams of a double of the CUDA runtime.
+#include "../../examples/own_policies/policies.hpp"
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
 
@@ -52,6 +53,8 @@ TEST_F(entries_on_device, have_the_bits_of_the_host) {
       compare_on_device<double>(ranks, 300, spar::compose(select, spar::split_allgather{}), spar::average{});
     if (runs(3)) // 1, 5
       compare_on_device<float>(ranks, 300, spar::compose(select, spar::tree_of_topk{}));
+    if (runs(6)) // 2
+      compare_on_device<float>(ranks, 300, spar::compose(own::at_least{.threshold = 0.5F}, spar::split_allgather{}));
 #if SPAR_ALL_CASES
     compare_on_device<float>(ranks, 300, spar::compose(select, spar::quantile_owners{}));
     compare_on_device<float, std::uint64_t>(ranks, 300, spar::compose(select, spar::ssar_split{}));

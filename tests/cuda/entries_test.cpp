@@ -12,8 +12,8 @@
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/take.cuh>
-#include <spar/selector/keep_largest.hpp>
 #include <spar/storage/codec.hpp>
+#include <spar/storage/keep_largest.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/slice.hpp>
@@ -548,7 +548,7 @@ TEST(device_partition, by_the_cut_of_the_k_largest_is_that_of_the_host) {
     auto kept = spar::sparse_stream<float, std::uint32_t>::sparse(memory, 100'000, x.indices.size());
     std::copy(x.indices.begin(), x.indices.end(), kept.indices().begin());
     std::copy(x.values.begin(), x.values.end(), kept.values().begin());
-    const auto other = spar::selector::keep_largest(kept, k, memory);
+    const auto other = spar::keep_largest(kept, k, memory);
     const divided<float, std::uint32_t> expected{entries_of(kept), entries_of(other)};
     vector<cut<float>> where(1);
     vector<std::uint64_t> work(largest_bytes<float>(x.values.size(), k) / sizeof(std::uint64_t) + 1);

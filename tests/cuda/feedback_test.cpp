@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Error feedback on the device: bits, order of streams, bad input and errors of CUDA.
+#include "../../examples/own_policies/policies.hpp"
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
 
@@ -29,6 +30,14 @@ TEST_F(feedback, has_the_bits_of_the_host) {
       compare<float>(ranks, 100, spar::compose(exact_topk{.k = 0}, spar::recursive_doubling{})); // selects nothing
     if (runs()) compare<float>(ranks, 0, spar::compose(exact_topk{.density = 0.5}, spar::recursive_doubling{}));
   }
+}
+
+/// A selector of a program, over the functions of any workspace.
+TEST_F(feedback, runs_a_selector_of_the_programs_own) {
+  cuda_double::reset(7);
+  static_assert(spar::selects<own::at_least, float, std::uint32_t, spar::detail::device_work>);
+  static_assert(!spar::selects<spar::selector::gaussian, float, std::uint32_t, spar::detail::device_work>);
+  compare<float>(3, 500, spar::compose(own::at_least{.threshold = 0.5F}, spar::split_allgather{}));
 }
 
 TEST_F(feedback, orders_calls_on_different_streams) {

@@ -8,7 +8,6 @@
 #include <spar/selector/everything.hpp>
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
-#include <spar/selector/keep_largest.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/selector/threshold_reuse.hpp>
@@ -16,6 +15,7 @@
 #include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/gathered.hpp>
+#include <spar/storage/keep_largest.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/storage/residual_view.hpp>
@@ -136,8 +136,8 @@ std::uint64_t select_by_each(std::span<T> x, spar::pool& memory) {
   std::uint64_t count = 0;
   const auto by = [&](const auto& selector) {
     spar::state_of<std::remove_cvref_t<decltype(selector)>> state{};
-    auto selected = spar::select_from<index>(selector, x, memory, state);
-    count += select::keep_largest(selected, 3, memory).count();
+    auto selected = spar::select<index>(selector, x, memory, state);
+    count += spar::keep_largest(selected, 3, memory).count();
   };
   by(select::nonzeros{});
   by(select::exact_topk{.k = 5});
@@ -185,7 +185,8 @@ void keep(spar::message_buffer& in) {
 }
 
 void gather(const spar::stream_view<float, index>& v, const spar::message_buffer& in, spar::pool& memory) {
-  const spar::host_work work(memory);
+  spar::scheduler scheduler(memory);
+  const spar::host_work work(scheduler);
   spar::gathered<float, index> all(v, 4, work);
   spar::gathered<float, index> same(spar::sparse_stream<float, index>::copy(memory, v), 4, work);
   const spar::gathered<float, index> empty(1000, 2, [](std::size_t) { return std::uint64_t{0}; }, memory);

@@ -131,7 +131,7 @@ TEST(OwnSchedule, DenseValues) {
 TEST(OwnSchedule, Streams) {
   on_all_ranks([](spar::threads& net) {
     auto x = input(net.rank());
-    const auto mine = spar::selector::nonzeros{}(std::span(x), net.memory());
+    const auto mine = spar::select(spar::selector::nonzeros{}, std::span(x), net.memory());
     const auto sum = spar::allreduce(net, mine, star{});
     std::vector<float> all(n);
     sum.to_dense(all, spar::sum{});
@@ -224,7 +224,7 @@ TEST(OwnSchedule, PartialAllreduceOfStreams) {
     const auto add = [&](const auto& part) { part.sum.for_each([&](std::uint32_t i, float v) { sums[i] += v; }); };
     for (int step = 0; step < steps; ++step) {
       auto x = input(net.rank(), step);
-      const auto mine = spar::selector::nonzeros{}(std::span(x), net.memory());
+      const auto mine = spar::select(spar::selector::nonzeros{}, std::span(x), net.memory());
       add(reduce(mine.view()));
       const auto all = plain(net.size(), step);
       for (std::size_t i = 0; i < n; ++i) brought[i] += all[i];

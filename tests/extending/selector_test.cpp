@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -42,9 +43,11 @@ struct in_turn {
   }
   spar::selector::topk_bounds bounds(std::uint64_t) const { return {.least = k, .k = k, .most = k}; }
 
-  template <class Index = std::uint32_t, class T>
-  spar::sparse_stream<T, Index> operator()(std::span<T> x, spar::pool& memory, state& now) const {
-    auto selected = spar::sparse_stream<T, Index>::sparse(memory, x.size(), k);
+  template <class Index, class T, class Prepare>
+  spar::ready<spar::sparse_stream<T, Index>> operator()(const spar::host_work& work, std::span<T> x, state& now,
+                                                        const Prepare& prepare) const {
+    prepare(0, x.size()); // computes the values
+    auto selected = spar::sparse_stream<T, Index>::sparse(work.memory(), x.size(), k);
     std::size_t count = 0;
     const auto take = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
@@ -59,7 +62,7 @@ struct in_turn {
     take(begin, std::min(end, n));
     now.next = n == 0 ? 0 : end % n;
     selected.shrink(count);
-    return selected;
+    return spar::ready(std::move(selected));
   }
 };
 

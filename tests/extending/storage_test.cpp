@@ -162,7 +162,7 @@ TYPED_TEST(OwnStorageIn, DenseValues) {
 TYPED_TEST(OwnStorageIn, Streams) {
   on_all_ranks([](spar::threads& net) {
     auto x = input(net.rank(), 0, 10);
-    const auto mine = spar::selector::nonzeros{}(std::span(x), net.memory());
+    const auto mine = spar::select(spar::selector::nonzeros{}, std::span(x), net.memory());
     for (const bool rounds : {false, true}) {
       const auto sum = rounds ? spar::allreduce(net, mine, spar::compose(both{}, TypeParam{}))
                               : spar::allreduce(net, mine, spar::compose(narrow{}, TypeParam{}));

@@ -107,7 +107,7 @@ TYPED_TEST(OwnTopologyBelow, ValuesAndStreams) {
     spar::allreduce(net, x, reduce);
     EXPECT_EQ(x, plain_sum(net.size()));
     auto y = input(net.rank());
-    const auto mine = spar::selector::nonzeros{}(std::span(y), net.memory());
+    const auto mine = spar::select(spar::selector::nonzeros{}, std::span(y), net.memory());
     const auto sum = spar::allreduce(net, mine, reduce);
     sum.to_dense(y, spar::sum{});
     EXPECT_EQ(y, plain_sum(net.size()));

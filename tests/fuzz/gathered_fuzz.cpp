@@ -20,7 +20,8 @@ void join_any(fuzz::input& in) {
   const std::array<T, 2> own_values{1, 2};
   const std::size_t own = std::min<std::uint64_t>(n, in.take<std::uint8_t>() % 3);
   const auto mine = spar::sparse_view(n, std::span(own_indices).first(own), std::span(own_values).first(own));
-  const spar::host_work place(memory);
+  spar::scheduler scheduler(memory);
+  const spar::host_work place(scheduler);
   spar::gathered<T, Index> have(mine, ranks, place);
   std::vector<Index> indices(own_indices.begin(), own_indices.begin() + own);
   while (have.size() < ranks) { // the rounds of Bruck's algorithm

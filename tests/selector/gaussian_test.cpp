@@ -112,7 +112,7 @@ TEST(selector_gaussian_threshold, names_what_is_wrong) {
   spar::pool pool;
   std::vector<float> x(10);
   EXPECT_THROW(gaussian{.k = 11}.validate(10), spar::invalid_argument);
-  EXPECT_THROW((void)gaussian{.k = 11}(std::span(x), pool), spar::invalid_argument);
+  EXPECT_THROW((void)spar::select(gaussian{.k = 11}, std::span(x), pool), spar::invalid_argument);
   EXPECT_THROW(gaussian{.density = 1.01}.validate(10), spar::invalid_argument);
   EXPECT_NO_THROW(gaussian{.density = 1}.validate(10));
 }

@@ -2,6 +2,7 @@
 // Vectors for the tests of selectors, and the expected selections, by sorting.
 #pragma once
 
+#include <spar/selector/selector.hpp>
 #include <spar/storage/sparse_stream.hpp>
 
 #include <gtest/gtest.h>
@@ -152,14 +153,23 @@ void expect_moved(std::span<const T> before, std::span<const T> residual,
   ASSERT_EQ(e, selected.count());
 }
 
+/// Calls a selector, or one with its state.
+template <class Selector, class T>
+spar::sparse_stream<T, index32> select_by(Selector& by, std::span<T> x, spar::pool& memory) {
+  if constexpr (requires { by.now; })
+    return spar::select(by.options, x, memory, by.now);
+  else
+    return spar::select(by, x, memory);
+}
+
 /// Runs a selector on a copy of `input` that lies `offset` elements behind an aligned address, and checks that the
 /// selector only moves entries. Returns the selected indices.
 template <class T, class Selector>
-std::vector<index32> take(Selector& select, std::span<const T> input, spar::pool& memory, std::size_t offset = 0) {
+std::vector<index32> take(Selector& by, std::span<const T> input, spar::pool& memory, std::size_t offset = 0) {
   std::vector<T> room(offset);
   room.insert(room.end(), input.begin(), input.end());
   const auto x = std::span<T>(room).subspan(offset);
-  const auto selected = select.template operator()<index32>(x, memory);
+  const auto selected = select_by(by, x, memory);
   expect_moved<T>(input, x, selected);
   return indices_of(selected);
 }

@@ -18,8 +18,9 @@ using selector_test::kind;
 static_assert(spar::selects<spar::selector::nonzeros, float, std::uint32_t>);
 static_assert(spar::selects<spar::selector::exact_topk, double, std::uint64_t>);
 struct without_name {
-  template <class Index>
-  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&) const;
+  template <class Index, class Prepare>
+  spar::ready<spar::sparse_stream<float, Index>> operator()(const spar::host_work&, std::span<float>, spar::no_state&,
+                                                            const Prepare&) const;
 };
 static_assert(!spar::selects<without_name, float, std::uint32_t>);
 static_assert(!spar::selects<spar::selector::nonzeros, float, int>);
@@ -27,8 +28,9 @@ struct with_a_state_of_unnamed_numbers : spar::selector::nonzeros {
   struct state {
     std::uint64_t calls = 0;
   };
-  template <class Index>
-  spar::sparse_stream<float, Index> operator()(std::span<float>, spar::pool&, state&) const;
+  template <class Index, class Prepare>
+  spar::ready<spar::sparse_stream<float, Index>> operator()(const spar::host_work&, std::span<float>, state&,
+                                                            const Prepare&) const;
 };
 static_assert(!spar::selects<with_a_state_of_unnamed_numbers, float, std::uint32_t>);
 

@@ -13,16 +13,17 @@ using namespace selector_test;
 using spar::selector::threshold_reuse;
 
 static_assert(spar::selects<threshold_reuse, float, std::uint32_t>);
-static_assert(!spar::detail::selects_at_once<threshold_reuse, float, std::uint32_t>, "the selector has a state");
 
 /// The selector together with the state that changes from call to call.
 struct stateful {
   threshold_reuse options;
   threshold_reuse::state now{};
 
-  template <class Index = index32, class T, class... Prepare>
-  spar::sparse_stream<T, Index> operator()(std::span<T> x, spar::pool& memory, const Prepare&... prepare) {
-    return options.template operator()<Index>(x, memory, now, prepare...);
+  template <class Prepare>
+  spar::sparse_stream<float> operator()(std::span<float> x, spar::pool& memory, const Prepare& prepare) {
+    spar::scheduler none_suspended(memory);
+    spar::host_work work(none_suspended);
+    return options.operator()<index32>(work, x, now, prepare).await_resume();
   }
 };
 
@@ -168,7 +169,7 @@ TEST(selector_threshold_reuse, names_what_is_wrong) {
     try {
       options.validate(n);
     } catch (const spar::invalid_argument& e) {
-      EXPECT_THROW((void)select(std::span(x), pool), spar::invalid_argument);
+      EXPECT_THROW((void)select_by(select, std::span(x), pool), spar::invalid_argument);
       EXPECT_EQ(select.now, threshold_reuse::state{});
       return e.what();
     }
@@ -211,7 +212,7 @@ TEST(selector_threshold_reuse, looks_at_no_value_before_it_is_prepared) {
     }
     std::size_t so_far = 0;
     const auto one = by_blocks(std::span(made), memory, maker{&made, &values, &so_far});
-    const auto other = at_once(std::span(there), memory);
+    const auto other = select_by(at_once, std::span(there), memory);
     EXPECT_EQ(so_far, n);
     EXPECT_TRUE(std::ranges::equal(one.indices(), other.indices())) << "call " << call;
     EXPECT_TRUE(std::ranges::equal(one.values(), other.values())) << "call " << call;
@@ -266,13 +267,16 @@ TEST(selector_threshold_reuse, allocates_once) {
   spar_test::counting_resource memory;
   spar::pool pool(memory);
   stateful select{{.density = 0.01}};
-  std::uint64_t second = 0;
   for (std::uint64_t call = 0; call < 40; ++call) {
     auto x = make_input<float>(50'000, call % 5 == 4 ? kind::few_values : kind::normal, call);
-    (void)select(std::span(x), pool);
-    if (call == 1) second = memory.allocations(); // the first call sees all values, the second reuses the threshold
+    pool.begin_call();
+    const std::uint64_t before = memory.allocations();
+    (void)select_by(select, std::span(x), pool);
+    if (call > 0) {
+      EXPECT_EQ(memory.allocations(), before) << "call " << call;
+    }
+    pool.end_call(); // sets blocks aside if the call was the first of its kind
   }
-  EXPECT_EQ(memory.allocations(), second);
 }
 
 } // namespace

@@ -6,7 +6,7 @@
 
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
-#include <spar/selector/keep_largest.hpp>
+#include <spar/storage/keep_largest.hpp>
 
 namespace {
 
@@ -132,7 +132,7 @@ TYPED_TEST(selector_topk, of_a_stream) {
           for (std::size_t e = 0; e < s.indices().size(); ++e) s.indices()[e] = static_cast<index32>(3 * e);
           const auto place = [&](std::size_t e) { return static_cast<index32>(dense ? 5 + e : 3 * e); };
 
-          const auto others = spar::selector::keep_largest(s, k, pool);
+          const auto others = spar::keep_largest(s, k, pool);
           const auto chosen = first_of(order, k);
           ASSERT_FALSE(s.is_dense());
           ASSERT_EQ(s.dimension(), dimension);
@@ -179,7 +179,7 @@ TEST(selector_exact_topk, takes_a_share) {
   spar::pool pool;
   const auto count = [&](double density, std::size_t n) {
     std::vector<float> x(n, 1.0F);
-    return exact_topk{.density = density}(std::span(x), pool).count();
+    return spar::select(exact_topk{.density = density}, std::span(x), pool).count();
   };
   EXPECT_EQ(count(0.29, 100), 29U); // although 0.29 * 100 is less than 29 in floating point
   EXPECT_EQ(count(0.0001, 1000), 1U);
@@ -199,7 +199,7 @@ std::string complaint(const Selector& select, std::size_t n) {
     said = e.what();
   }
   if (!said.empty()) {
-    EXPECT_THROW((void)Selector(select)(std::span(x), pool), spar::invalid_argument);
+    EXPECT_THROW((void)spar::select(select, std::span(x), pool), spar::invalid_argument);
     EXPECT_EQ(x, before);
   }
   return said;
@@ -228,8 +228,8 @@ TEST(selector_exact_topk, allocates_once) {
     for (const std::size_t n : {100'000U, 5'000U, 0U}) {
       auto x = make_input<float>(n, which, 8);
       const exact_topk largest{.density = 0.01};
-      auto selected = largest(std::span(x), pool);
-      (void)spar::selector::keep_largest(selected, selected.count() / 2, pool);
+      auto selected = spar::select(largest, std::span(x), pool);
+      (void)spar::keep_largest(selected, selected.count() / 2, pool);
     }
     if (first == 0) first = memory.allocations();
   }

@@ -108,17 +108,19 @@ TEST(streams_on_the_wire, are_joined_or_refused) {
   const std::array<float, 1> own_value{7};
   const auto join = [&](const spar::message_buffer& in, spar::pool& memory) {
     const auto mine = spar::sparse_view(n, own_index, own_value);
-    const spar::gathered<float, index> have(mine, 3, spar::host_work(memory));
+    spar::scheduler scheduler(memory);
+    const spar::host_work work(scheduler);
+    const spar::gathered<float, index> have(mine, 3, work);
     const auto ends = in.piece<std::uint64_t>(0);
     have.check_ends(in, ends, 2);
     spar::check_parts(in.piece<index>(1), ends, [](std::size_t) { return spar::index_range{0, n}; });
-    const auto all = have.joined(in, ends, spar::host_work(memory));
+    const auto all = have.joined(in, ends, work);
     EXPECT_EQ(all.size(), 3U);
     EXPECT_EQ(all.count(), 4U);
     EXPECT_EQ(all.part(1).indices()[0], 40U);
     EXPECT_EQ(all.part(2).count(), 2U);
     for (const std::size_t first : {1U, 2U}) {
-      const auto turned = have.joined(in, ends, spar::host_work(memory), first);
+      const auto turned = have.joined(in, ends, work, first);
       for (std::size_t part = 0; part < 3; ++part) {
         const auto got = turned.part(part), expected = all.part((part + first) % 3);
         EXPECT_TRUE(std::ranges::equal(got.indices(), expected.indices()));

@@ -48,9 +48,9 @@ struct given {
   [[nodiscard]] spar::selector::topk_bounds bounds(std::uint64_t) const {
     return spar::selector::topk_bounds::around(k, 0.1);
   }
-  template <class Index>
-  stream operator()(std::span<float>, spar::pool& memory) const {
-    return stream::copy(memory, entries->view());
+  template <class Index, class Prepare>
+  spar::ready<stream> operator()(const spar::host_work& work, std::span<float>, spar::no_state&, const Prepare&) const {
+    return spar::ready(stream::copy(work.memory(), entries->view()));
   }
 };
 

@@ -185,7 +185,7 @@ void expect_largest(std::size_t count, std::size_t k, std::uint64_t nonzero, con
 
 TEST(rows, are_selected_by_their_norms) {
   const auto by = [](std::size_t k) {
-    return [k](auto x, spar::pool& memory) { return spar::selector::exact_topk{.k = k}(x, memory); };
+    return [k](auto x, spar::pool& memory) { return spar::select(spar::selector::exact_topk{.k = k}, x, memory); };
   };
   for (const std::size_t count : {0U, 1U, 25U, 300U, 20000U}) {
     for (const std::size_t k : {std::size_t{0}, count / 50, count / 3, count}) {
@@ -194,8 +194,8 @@ TEST(rows, are_selected_by_their_norms) {
       expect_largest<double, 1>(count, k, 90, by(k));
     }
   }
-  expect_largest<float, 4>(500, 500, 30,
-                           [](auto x, spar::pool& memory) { return spar::selector::nonzeros{}(x, memory); });
+  expect_largest<float, 4>(
+      500, 500, 30, [](auto x, spar::pool& memory) { return spar::select(spar::selector::nonzeros{}, x, memory); });
 }
 
 TEST(rows, that_are_not_finite_rank_above_all_others) {

@@ -160,7 +160,7 @@ TEST(contract, finds_what_a_selector_does_wrong) {
            for (const float v : s.values()) any = any || std::isnan(v);
            if (!any) return;
            for (std::size_t e = 0; e < s.count(); ++e) x[s.indices()[e]] = s.values()[e];
-           s = selector::nonzeros{}(x, memory);
+           s = spar::select(selector::nonzeros{}, x, memory);
          }),
          "on a NaN among 1000 values it selects 1000 entries; its bounds are 50 to 50");
 }
@@ -193,14 +193,16 @@ struct random_k {
     f("k", k), f("seed", seed);
   }
   [[nodiscard]] selector::topk_bounds bounds(std::uint64_t) const { return {.least = k, .k = k, .most = k}; }
-  template <class Index = std::uint32_t, class T>
-  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory, state& now) const {
+  template <class Index, class T, class Prepare>
+  ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, state& now,
+                                            const Prepare& prepare) const {
+    prepare(0, x.size());
     std::vector<Index> positions(x.size());
     std::iota(positions.begin(), positions.end(), Index{0});
     std::shuffle(positions.begin(), positions.end(), std::mt19937_64(seed + now.calls++));
     positions.resize(k);
     std::sort(positions.begin(), positions.end());
-    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), k);
+    auto selected = sparse_stream<T, Index>::sparse(work.memory(), x.size(), k);
     std::size_t count = 0;
     for (const Index i : positions) {
       if (x[i] == T{}) continue; // zeros are not sent
@@ -209,7 +211,7 @@ struct random_k {
     }
     selected.shrink(count);
     for (T& v : x) v = Lossy && std::isnan(v) ? T{} : v;
-    return selected;
+    return ready(std::move(selected));
   }
 };
 

@@ -113,10 +113,10 @@ struct slow_selector {
   void validate(std::uint64_t) const {}
   template <class F>
   void options(F&&) const {}
-  template <class Index>
-  spar::sparse_stream<float, Index> operator()(std::span<float> x, spar::pool& memory) const {
+  template <class Index, class Work, class Prepare>
+  auto operator()(Work& work, std::span<float> x, spar::no_state& now, const Prepare& prepare) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return spar::selector::exact_topk{.k = 100}.operator()<Index>(x, memory);
+    return spar::selector::exact_topk{.k = 100}.operator()<Index>(work, x, now, prepare);
   }
 };
 

@@ -145,6 +145,7 @@ CONTENTS = {
     "transport": "mpi, nccl, threads, sim",
     "storage": "streams, codecs",
     "topology": "flat, trees, plans",
+    "workspace": "the work on values",
     "selector": "which entries are sent",
     "model": "the time of each algorithm",
     "collective": "composition and schedules",

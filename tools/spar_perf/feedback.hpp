@@ -23,7 +23,7 @@ struct selection {
     const double begin = net.now();
     left.resize(x.size());
     spar::kernel::reduce(left.data(), x.data(), x.size(), spar::sum{});
-    mine = select.template operator()<Index>(std::span<T>(left), net.memory());
+    mine = spar::select<Index>(select, std::span<T>(left), net.memory());
     seconds = net.now() - begin;
     return mine.view();
   }

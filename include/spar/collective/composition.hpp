@@ -180,7 +180,8 @@ struct composition {
 
   /// Reduces the dense values of all ranks in place: the result replaces `x`.
   template <transport Net, element T, reduction<T> Op>
-    requires(storage_policy<Storage, T, std::uint32_t> && (!selects_entries || selects<Selector, T, std::uint32_t>))
+    requires(storage_policy<Storage, T, std::uint32_t> &&
+             (!selects_entries || selects<Selector, T, std::uint32_t, workspace_of<Net>>))
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     constexpr bool all_nonzeros = std::same_as<Selector, selector::nonzeros>;
     if constexpr (all_nonzeros && detail::reduces_nonzeros<Schedule, Net, Topology, Storage, T, Op>)
@@ -193,10 +194,10 @@ struct composition {
 
   /// Moves the selected entries out of `x`, reduces the entries of all ranks, and returns the result. Values that are
   /// not selected stay in `x`, and the rounding errors of this rank's encodings are added to `x`. `prepare` computes
-  /// the values of `x` before the selector reads them (see select_from). `now` is the state and changes; `last` becomes
-  /// the report.
+  /// the values of `x` before the selector reads them (see `selects`). `now` is the state and changes; `last` becomes
+  /// the report. Throws `invalid_argument` if the selector returns a malformed stream.
   template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare>
-    requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index>))
+    requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index, workspace_of<Net>>))
   task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                       Prepare prepare) const& {
     if constexpr (selects_entries)
@@ -324,8 +325,13 @@ struct composition {
   template <index_type Index, transport Net, element T, class Op, class Prepare>
   task<selected_sum<T, Index>> reduce_later(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                             Prepare prepare) const& {
-    sparse_stream<T, Index> mine = co_await select_for<Index>(net, *this, now, last, x, prepare);
-    auto running = reduce(net, now, last, std::move(mine), net.work().residual(x), op);
+    const double begin = net.net().now();
+    decltype(auto) work = net.work();
+    sparse_stream<T, Index> mine = co_await select.template operator()<Index>(work, x, now->select, prepare);
+    work.validate(mine.view());
+    *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
+    net.compute(0); // separates the selection from the next computation in a trace; costs nothing
+    auto running = reduce(net, now, last, std::move(mine), work.residual(x), op);
     co_return co_await std::move(running);
   }
   /// Moves all values of `x` to a dense stream.

@@ -52,21 +52,4 @@ struct selected_call {
   }
 };
 
-/// Calls the selector of the composition `parts`, with the state `now`; `prepare` computes the values of `x` before the
-/// selector reads them. The selector moves entries out of `x` into the returned stream. Writes to `last` the number of
-/// selected entries and the seconds that the selection took. Throws `invalid_argument` if the selector returns a
-/// malformed stream.
-template <index_type Index, transport Net, class Composition, element T, class Prepare>
-answer<Net, sparse_stream<T, Index>> select_for(channel<Net> net, const Composition& parts,
-                                                typename Composition::state* now, typename Composition::report* last,
-                                                std::span<T> x, const Prepare& prepare) {
-  const double begin = net.net().now();
-  return after(net, net.work().template select<Index>(parts.select, x, now->select, prepare),
-               [net, last, begin](sparse_stream<T, Index>&& mine) {
-                 *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
-                 net.compute(0); // separates the selection from the next computation in a trace; costs nothing
-                 return sparse_stream<T, Index>(std::move(mine));
-               });
-}
-
 } // namespace spar

@@ -45,15 +45,17 @@ struct bucket_topk {
     f("k", detail::compared_k(k)), f("bucket", bucket);
   }
 
-  template <index_type Index = std::uint32_t, kernel::ranked T>
-  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+  template <index_type Index, kernel::ranked T, class Prepare>
+  ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, no_state&,
+                                            const Prepare& prepare) const {
     validate(x.size());
+    prepare(0, x.size());
     const std::size_t n = x.size(), length = std::min<std::uint64_t>(bucket, std::max<std::size_t>(n, 1));
     const std::size_t room = n / length * std::min<std::uint64_t>(k, length) + std::min<std::uint64_t>(k, n % length);
-    auto selected = sparse_stream<T, Index>::sparse(memory, n, room);
+    auto selected = sparse_stream<T, Index>::sparse(work.memory(), n, room);
     selected.shrink(kernel::take_from_buckets(x, length, static_cast<std::size_t>(std::min<std::uint64_t>(k, length)),
-                                              selected.indices().data(), selected.values().data(), memory));
-    return selected;
+                                              selected.indices().data(), selected.values().data(), work.memory()));
+    return ready(std::move(selected));
   }
 };
 

@@ -4,7 +4,6 @@
 
 #include <spar/selector/amount.hpp>
 #include <spar/selector/selector.hpp>
-#include <spar/storage/kernel/largest.hpp>
 
 #include <cstdint>
 #include <span>
@@ -42,15 +41,12 @@ struct exact_topk {
     detail::amount_option(f, k, density);
   }
 
-  template <index_type Index = std::uint32_t, kernel::ranked T>
-  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+  template <index_type Index, class Work, kernel::ranked T, class Prepare>
+  auto operator()(Work& work, std::span<T> x, no_state&, const Prepare& prepare) const ->
+      typename Work::template answer<sparse_stream<T, Index>> {
     validate(x.size());
-    const int sharing = spar::detail::useful_threads(threads, x.size());
-    const auto where = kernel::largest<T>(x, detail::amount(k, density, x.size()), memory, sharing);
-    const std::size_t room = kernel::part_room(where.count, x.size(), sharing);
-    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), static_cast<std::size_t>(sharing) * room);
-    selected.shrink(kernel::take_largest(x, where, 0, selected.indices().data(), selected.values().data(), sharing));
-    return selected;
+    prepare(0, x.size());
+    return work.template take_largest<Index>(x, detail::amount(k, density, x.size()), threads);
   }
 };
 

@@ -48,26 +48,28 @@ struct gaussian {
 
   /// Moves entries from `x`, whose values are not rows, to a stream with memory of `memory`. Throws `invalid_argument`
   /// like `validate`.
-  template <index_type Index = std::uint32_t, kernel::ranked T>
+  template <index_type Index, kernel::ranked T, class Prepare>
     requires(!is_row<T>)
-  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+  ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, no_state&,
+                                            const Prepare& prepare) const {
     const std::uint64_t wanted = detail::amount(k, density, x.size());
-    if (wanted == 0) return sparse_stream<T, Index>::sparse(memory, x.size(), 0);
+    prepare(0, x.size());
+    if (wanted == 0) return ready(sparse_stream<T, Index>::sparse(work.memory(), x.size(), 0));
     double t = normal_threshold<T>(x, static_cast<double>(wanted) / static_cast<double>(x.size()));
     std::size_t count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     const std::uint64_t least = wanted - wanted / 4;
     if (count < least) {
       // Divides t by 1.02 until t is at most `enough`, the largest threshold that selects at least `least` entries (all
       // nonzeros if there are fewer). If a division leaves t unchanged because t is too close to zero, sets t to 0.
-      const auto enough = kernel::largest<T>(x, least, memory).threshold;
+      const auto enough = kernel::largest<T>(x, least, work.memory()).threshold;
       for (double last = 0; nearest<T>(t) > enough && t != last; t /= 1.02) last = t;
       if (nearest<T>(t) > enough) t = 0;
       count = kernel::count_at_least(x.data(), x.size(), nearest<T>(t));
     }
-    auto selected = sparse_stream<T, Index>::sparse(memory, x.size(), count);
+    auto selected = sparse_stream<T, Index>::sparse(work.memory(), x.size(), count);
     kernel::take_at_least(x.data(), x.size(), nearest<T>(t), 0, selected.indices().data(), selected.values().data(),
                           count);
-    return selected;
+    return ready(std::move(selected));
   }
 
  private:

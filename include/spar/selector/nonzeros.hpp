@@ -22,23 +22,25 @@ struct nonzeros {
   template <class F>
   void options(F&&) const noexcept {}
 
-  template <index_type Index = std::uint32_t, element T>
-  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory) const {
+  template <index_type Index, element T, class Prepare>
+  ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, no_state&,
+                                            const Prepare& prepare) const {
     using kernel::negative_zeros;
+    prepare(0, x.size());
     const std::size_t n = x.size();
     // Moves and counts in one pass unless more than an eighth of a long vector are nonzeros.
-    auto some = sparse_stream<T, Index>::sparse(memory, n, std::min(n, n / 8 + 4096));
+    auto some = sparse_stream<T, Index>::sparse(work.memory(), n, std::min(n, n / 8 + 4096));
     const auto first = kernel::take_nonzero<negative_zeros::keep>(x.data(), n, 0, some.indices().data(),
                                                                   some.values().data(), some.count());
     some.shrink(first.count);
-    if (first.seen == n) return some;
+    if (first.seen == n) return ready(std::move(some));
     const auto rest = x.subspan(first.seen);
-    auto all =
-        sparse_stream<T, Index>::sparse(memory, n, first.count + kernel::count_nonzero(rest.data(), rest.size()));
+    auto all = sparse_stream<T, Index>::sparse(work.memory(), n,
+                                               first.count + kernel::count_nonzero(rest.data(), rest.size()));
     all.write(0, some.view());
     kernel::take_nonzero<negative_zeros::keep>(rest.data(), rest.size(), first.seen, all.indices().data() + first.count,
                                                all.values().data() + first.count, all.count() - first.count);
-    return all;
+    return ready(std::move(all));
   }
 };
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <spar/core/policy/slot.hpp>
+#include <spar/runtime/tasks/scheduler.hpp>
 #include <spar/storage/sparse_stream.hpp>
+#include <spar/workspace/host_work.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -15,30 +17,13 @@ namespace spar {
 
 namespace selector {
 
-/// The default `prepare` argument of `select_from`. Does nothing, because the values of the vector exist before the
-/// call.
+/// The argument `prepare` of a selector whose values exist before the call.
 struct nothing_to_prepare {
   /// Does nothing for the values [begin, end).
   void operator()(std::size_t, std::size_t) const noexcept {}
 };
 
 } // namespace selector
-
-namespace detail {
-
-template <class Selector, class T, class Index>
-concept selects_at_once = requires(const Selector& select, std::span<T> x, pool& memory) {
-  { select.template operator()<Index>(x, memory) } -> std::same_as<sparse_stream<T, Index>>;
-};
-template <class Selector, class T, class Index>
-concept selects_with_state = requires(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now) {
-  { select.template operator()<Index>(x, memory, now) } -> std::same_as<sparse_stream<T, Index>>;
-} && requires(state_of<Selector>& now, void (*f)(std::uint64_t)) {
-  now.shared_state(f);
-  now.own_state(f);
-};
-
-} // namespace detail
 
 /// Whether a selector ranks the values: true unless the selector has a member constant `ranks_values` that is false, as
 /// one that selects random positions or entries in turn.
@@ -56,36 +41,41 @@ inline constexpr bool ranks_values<Selector> = Selector::ranks_values;
 /// the values (see `ranks_values`) ranks NaN above every number; any other leaves a NaN in the residual until the turn
 /// of its position comes. Rejects a selector that only reads `x`, because its caller would not get the residual.
 ///
+/// - `operator()<Index>(work, x, state, prepare)` returns an awaitable whose result is the stream. A selector that
+///   leaves the work to functions of the workspace `work`, of any type, also runs on a device. One that reads the
+///   values itself takes a `const host_work&`, and returns `ready`. Both call `prepare(begin, end)`, or pass `prepare`
+///   to `work`, to compute the values of `x` in [begin, end): each value once, before they read it. `prepare` does not
+///   throw, and several threads may call it at the same time. The arguments outlive the awaitable.
 /// - `validate(n)` throws `invalid_argument` if the options do not fit a vector of n values; spar calls `validate`
 ///   before it sends any message.
 /// - `options(f)` calls `f(name, value)` for each option that must be equal on all ranks.
-/// - A selector that changes from call to call (`threshold_reuse`) has a copyable type `state`, and takes a state as
-///   the third argument. A caller passes a copy of its state, and keeps the copy only if the whole collective succeeds.
+/// - A selector that changes from call to call (`threshold_reuse`) has a copyable type `state`; any other gets a
+///   `no_state`. A caller passes a copy of its state, and keeps the copy only if the whole collective succeeds.
 ///   `shared_state(f)` calls `f` for each number of the state that is equal on all ranks, `own_state(f)` for each other
 ///   number.
 /// - The optional `bounds(n)` returns how many of n entries the selector selects (see `topk_bounds`). The optional
 ///   `period` is the number of calls after which the selector finds a new threshold. Schedules that keep the largest
 ///   entries of the sum use `bounds` and `period`.
-template <class Selector, class T, class Index>
+template <class Selector, class T, class Index, class Work = host_work>
 concept selects = element<T> && index_type<Index> && part_for<Selector, slot::selector> &&
-                  requires(const Selector& select, std::uint64_t n) { select.validate(n); } &&
-                  (detail::selects_at_once<Selector, T, Index> || detail::selects_with_state<Selector, T, Index>);
+                  requires(const Selector& by, Work& work, std::span<T> x, state_of<Selector>& now,
+                           const selector::nothing_to_prepare& prepare, void (*f)(std::uint64_t)) {
+                    by.validate(x.size());
+                    now.shared_state(f);
+                    now.own_state(f);
+                    {
+                      by.template operator()<Index>(work, x, now, prepare).await_resume()
+                    } -> std::convertible_to<sparse_stream<T, Index>>;
+                  };
 
-/// Calls the selector `select` on `x`, with the state `now` if the selector has a state. `prepare(begin, end)` computes
-/// the values of `x` in [begin, end). The calls of `prepare` compute each value once, before the selector reads the
-/// value.
-template <index_type Index, class Selector, element T, class Prepare = selector::nothing_to_prepare>
-sparse_stream<T, Index> select_from(const Selector& select, std::span<T> x, pool& memory, state_of<Selector>& now,
-                                    const Prepare& prepare = {}) {
-  if constexpr (requires { select.template operator()<Index>(x, memory, now, prepare); }) {
-    return select.template operator()<Index>(x, memory, now, prepare);
-  } else {
-    prepare(0, x.size());
-    if constexpr (detail::selects_with_state<Selector, T, Index>)
-      return select.template operator()<Index>(x, memory, now);
-    else
-      return select.template operator()<Index>(x, memory);
-  }
+/// Calls the selector `by` on values in host memory, outside of collectives. Returns the selected entries, with memory
+/// of `memory`. Throws what the selector throws.
+template <index_type Index = std::uint32_t, class Selector, element T, class State = state_of<Selector>>
+sparse_stream<T, Index> select(const Selector& by, std::span<T> x, pool& memory, State&& now = {}) {
+  scheduler none_suspended(memory);
+  host_work work(none_suspended);
+  const selector::nothing_to_prepare prepare;
+  return by.template operator()<Index>(work, x, now, prepare).await_resume();
 }
 
 } // namespace spar

@@ -5,18 +5,14 @@
 
 #include <spar/core/check_number.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/core/util/parallel.hpp>
+#include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/amount.hpp>
-#include <spar/selector/keep_largest.hpp>
 #include <spar/selector/selector.hpp>
-#include <spar/storage/kernel/in_parts.hpp>
-#include <spar/storage/kernel/largest.hpp>
-#include <spar/storage/residual_view.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <type_traits>
 
 namespace spar::selector {
 
@@ -73,14 +69,6 @@ struct threshold_reuse {
     return topk_bounds::around(detail::amount(k, density, n), epsilon);
   }
 
-  /// Whether the next call uses the threshold of `now`.
-  [[nodiscard]] bool reuses(const state& now) const noexcept { return now.calls != 0 && now.calls < period; }
-  /// Whether `threshold`, which `count` entries reach, selects neither too few nor too many entries by `bounds`;
-  /// otherwise a call finds a new threshold.
-  [[nodiscard]] static bool suits(std::uint64_t threshold, std::uint64_t count, const topk_bounds& bounds) noexcept {
-    return count <= bounds.k + bounds.most && (count >= bounds.least || threshold <= 1);
-  }
-
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   template <class F>
   void options(F&& f) const {
@@ -89,81 +77,33 @@ struct threshold_reuse {
 
   /// Selects entries from `x`, and replaces `now` by the state for the next call. Calls `prepare(begin, end)` once for
   /// each block of values before the selector reads the block, so a caller that computes the values in `prepare` needs
-  /// no separate pass over `x`. `prepare` must not throw, and several threads may call it at the same time.
-  template <index_type Index = std::uint32_t, kernel::ranked T, class Prepare = nothing_to_prepare>
-  sparse_stream<T, Index> operator()(std::span<T> x, pool& memory, state& now, const Prepare& prepare = {}) const {
-    static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
+  /// no separate pass over `x`.
+  template <index_type Index, class Work, kernel::ranked T, class Prepare>
+  task<sparse_stream<T, Index>> operator()(Work& work, std::span<T> x, state& now, const Prepare& prepare) const {
     validate(x.size());
-    const std::size_t n = x.size();
-    const int sharing = spar::detail::useful_threads(threads, n);
-    const topk_bounds bounds = this->bounds(n);
-    const std::size_t limit = std::min<std::uint64_t>(bounds.k + bounds.most, n);
-    const std::size_t room = kernel::part_room(limit, n, sharing);
-    const std::size_t rooms = static_cast<std::size_t>(sharing) * room;
-    // Allocates the same size in every call, so that the pool needs no new memory.
-    auto selected = sparse_stream<T, Index>::sparse(memory, n, rooms);
-    Index* const indices = selected.indices().data();
-    T* const values = selected.values().data();
-    if (reuses(now)) {
-      const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
-      const auto pass = [&](std::size_t begin, std::size_t end, Index* out_i, T* out_v) {
-        return take_part(x.data(), begin, end, threshold, out_i, out_v, room, prepare);
-      };
-      const kernel::taken taken = kernel::in_parts(sharing, n, room, pass, indices, values);
-      if (taken.seen == n && suits(now.threshold, taken.count, bounds)) {
-        ++now.calls;
-        selected.shrink(taken.count);
-        if (taken.count > bounds.most) keep_largest_of(selected, bounds.k, residual_view(x), memory, now);
-        return selected;
-      }
-      const coo_span<T, Index> back{{indices, taken.count}, {values, taken.count}};
-      kernel::scatter_assign(back, 0, x.data());
+    const topk_bounds bounds = this->bounds(x.size());
+    kernel::magnitude<T> least = 0;
+    if (now.calls == 0 || now.calls >= period) {
+      work.prepare_all(prepare, x.size(), threads);
     } else {
-      spar::detail::in_parallel(0, sharing, [&](int part) {
-        prepare(spar::detail::part_begin(n, part, sharing), spar::detail::part_begin(n, part + 1, sharing));
-      });
+      const std::uint64_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size());
+      const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
+      std::uint64_t reached = 0;
+      auto mine = co_await work.template take_at_least<Index>(x, threshold, room, prepare, threads, &reached);
+      if (reached <= room && (reached >= bounds.least || now.threshold <= 1)) {
+        ++now.calls;
+        if (reached > bounds.most) {
+          const auto others = co_await work.keep_largest(mine, bounds.k, &least);
+          work.residual(x).assign(others.view().entries());
+          now = {least, 1};
+        }
+        co_return mine;
+      }
+      work.residual(x).assign(mine.view().entries());
     }
-    const auto where = kernel::largest<T>(x, bounds.k, memory, sharing);
-    selected.shrink(kernel::take_largest(x, where, 0, indices, values, sharing));
-    now = {where.threshold, 1};
-    return selected;
-  }
-
-  /// Corrects a selection whose threshold was too low: keeps the `wanted` largest of the selected entries, moves the
-  /// other entries back to the values `x` from which they come, and stores the least magnitude kept as the new
-  /// threshold in `now`.
-  template <kernel::ranked T, index_type Index>
-  static void keep_largest_of(sparse_stream<T, Index>& selected, std::uint64_t wanted, residual_view<T> x, pool& memory,
-                              state& now) {
-    const auto dropped = keep_largest(selected, wanted, memory);
-    x.assign(dropped.view().entries());
-    auto least = kernel::greatest_magnitude<T>;
-    for (const T value : selected.values()) least = std::min(least, kernel::magnitude_of(value));
+    auto mine = co_await work.template take_largest<Index>(x, bounds.k, threads, &least);
     now = {least, 1};
-  }
-
- private:
-  /// Calls `prepare` for all values of [begin, end), and moves the values whose magnitude is at least `threshold` to
-  /// the output. Stops moving when the output, which has room for `room` entries, is full.
-  template <class T, class Index, class Prepare>
-  static kernel::taken take_part(T* x, std::size_t begin, std::size_t end, kernel::magnitude<T> threshold,
-                                 Index* indices, T* values, std::size_t room, const Prepare& prepare) {
-    // If `prepare` computes the values, processes blocks of 4 KiB, so that the computed values are still in the
-    // first-level cache when the selector reads them.
-    constexpr bool made = !std::is_same_v<Prepare, nothing_to_prepare>;
-    kernel::taken all;
-    bool fits = true;
-    for (std::size_t next = begin; begin < end; begin = next) {
-      next = made ? begin + std::min(4096 / sizeof(T), end - begin) : end;
-      prepare(begin, next);
-      if (!fits) continue;
-      const auto some = kernel::take_at_least(x + begin, next - begin, threshold, begin, indices + all.count,
-                                              values + all.count, room - all.count);
-      all.count += some.count;
-      all.seen += some.seen;
-      fits = some.seen == next - begin;
-    }
-    return all;
+    co_return mine;
   }
 };
 

@@ -6,11 +6,14 @@
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/op.hpp>
 #include <spar/core/util/algobase.hpp>
-#include <spar/selector/keep_largest.hpp>
-#include <spar/selector/selector.hpp>
+#include <spar/core/util/parallel.hpp>
+#include <spar/runtime/tasks/scheduler.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/gathered.hpp>
+#include <spar/storage/keep_largest.hpp>
 #include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/in_parts.hpp>
+#include <spar/storage/kernel/largest.hpp>
 #include <spar/storage/kernel/reached.hpp>
 #include <spar/storage/kernel/slice.hpp>
 #include <spar/storage/merge.hpp>
@@ -24,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace spar {
@@ -48,15 +52,17 @@ class host_work {
   /// Whether the kernels that move all nonzeros work here.
   static constexpr bool moves_nonzeros = true;
 
-  /// Allocates from `memory`.
-  explicit host_work(pool& memory) noexcept : memory_(&memory) {}
+  /// The workspace of the rank whose coroutines `scheduler` resumes, and from whose pool it allocates.
+  explicit host_work(spar::scheduler& scheduler) noexcept : scheduler_(&scheduler) {}
+  /// The scheduler of coroutines that get this workspace.
+  [[nodiscard]] spar::scheduler& scheduler() const noexcept { return *scheduler_; }
 
   // Memory, and copies.
 
   /// Memory for values, entries and the payloads of messages.
-  [[nodiscard]] pool& memory() const noexcept { return *memory_; }
+  [[nodiscard]] pool& memory() const noexcept { return scheduler_->memory(); }
   /// Memory for lists, which are always on the host.
-  [[nodiscard]] pool& lists() const noexcept { return *memory_; }
+  [[nodiscard]] pool& lists() const noexcept { return memory(); }
 
   /// Copies `from`, for example the values of a message, to `to`.
   static void copy(std::byte* to, std::span<const std::byte> from) {
@@ -75,7 +81,7 @@ class host_work {
   /// Returns a copy of `v`.
   template <element T, index_type Index>
   [[nodiscard]] sparse_stream<T, Index> duplicate(const stream_view<T, Index>& v) const {
-    return sparse_stream<T, Index>::copy(*memory_, v);
+    return sparse_stream<T, Index>::copy(memory(), v);
   }
   /// Overwrites the entries `at`, `at` + 1, and so on of `to` with the entries of `v`.
   template <element T, index_type Index>
@@ -128,14 +134,14 @@ class host_work {
   [[nodiscard]] answer<sparse_stream<T, Index>> merge(const stream_view<T, Index>& left,
                                                       const stream_view<T, Index>& right, index_range range,
                                                       std::uint64_t limit, Op op) const {
-    return ready<sparse_stream<T, Index>>::from([&] { return spar::merge(left, right, range, limit, op, *memory_); });
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::merge(left, right, range, limit, op, memory()); });
   }
   /// Reduces sparse `parts` from left to right. If this workspace `checks_later`, throws `corrupt_message` unless the
   /// indices of each part ascend strictly in `range`; otherwise, they must.
   template <element T, index_type Index, reduction<T> Op>
   [[nodiscard]] answer<sparse_stream<T, Index>> merge_many(std::span<const stream_view<T, Index>> parts,
                                                            std::uint64_t n, index_range range, Op op) const {
-    return ready<sparse_stream<T, Index>>::from([&] { return spar::merge_many(parts, n, range, op, *memory_); });
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::merge_many(parts, n, range, op, memory()); });
   }
   /// Reduces `parts` from left to right, and writes the dense values of `range` to `values`.
   template <element T, index_type Index, reduction<T> Op>
@@ -148,7 +154,7 @@ class host_work {
   /// Returns the entries of `v` that differ from the neutral element of `op`, as a sparse stream.
   template <element T, index_type Index, reduction<T> Op>
   [[nodiscard]] answer<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {
-    return ready<sparse_stream<T, Index>>::from([&] { return spar::to_sparse(v, op, *memory_); });
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::to_sparse(v, op, memory()); });
   }
   /// Writes all values of `v` to `out`, which has room for them, with the neutral element of `op` at every index
   /// without an entry.
@@ -165,10 +171,11 @@ class host_work {
                                                            rank_t) {
     return ready(owners_slices<T, Index, Ownership>(whole, owner));
   }
-  /// Keeps the `k` entries of largest magnitude in `s`, and returns all other entries (see `selector::keep_largest`).
-  template <element T, index_type Index>
-  [[nodiscard]] answer<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k) const {
-    return ready<sparse_stream<T, Index>>::from([&] { return selector::keep_largest(s, k, *memory_); });
+  /// Keeps the `k` entries of largest magnitude in `s`, and returns all other entries (see `spar::keep_largest`).
+  template <kernel::ranked T, index_type Index>
+  [[nodiscard]] answer<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k,
+                                                             kernel::magnitude<T>* least = nullptr) const {
+    return ready<sparse_stream<T, Index>>::from([&] { return spar::keep_largest(s, k, memory(), least); });
   }
   /// Keeps only the entries above the magnitude `threshold` and the first `ties` entries at it, in their old order.
   template <element T, index_type Index>
@@ -180,7 +187,7 @@ class host_work {
   /// stay in `mine`; on a device all stay, because their number would be needed on the host.
   template <element T, index_type Index>
   void put_back_unlisted(sparse_stream<T, Index>& mine, std::span<const Index> listed, residual_view<T> x) const {
-    auto dropped = sparse_stream<T, Index>::sparse(*memory_, mine.dimension(), mine.count());
+    auto dropped = sparse_stream<T, Index>::sparse(memory(), mine.dimension(), mine.count());
     Index* const indices = mine.indices().data();
     T* const values = mine.values().data();
     Index* const lost_indices = dropped.indices().data();
@@ -267,18 +274,60 @@ class host_work {
     return false;
   }
 
-  // Selections.
+  // Selections (see selector/selector.hpp), which up to `threads` threads of the processor share.
 
-  /// Calls a selector on `x` (see `select_from`). Calls `prepare` before it returns. Throws `invalid_argument` if the
-  /// selector returns a malformed stream.
-  template <index_type Index, class Selector, element T, class Prepare>
-  answer<sparse_stream<T, Index>> select(const Selector& by, std::span<T> x, state_of<Selector>& now,
-                                         const Prepare& prepare) const {
+  /// Calls `prepare` for all `n` values.
+  template <class Prepare>
+  static void prepare_all(const Prepare& prepare, std::size_t n, int threads) {
+    static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
+    const int sharing = detail::useful_threads(threads, n);
+    detail::in_parallel(0, sharing, [&](int part) {
+      prepare(detail::part_begin(n, part, sharing), detail::part_begin(n, part + 1, sharing));
+    });
+  }
+  /// Moves the nonzero values of `x` whose magnitude is at least `threshold` to a stream, after `prepare` has computed
+  /// them. If there are more than `room`, moves some of them. Writes the number of these values to `reached` unless it
+  /// is null: a number above `room` if there are more.
+  template <index_type Index, kernel::ranked T, class Prepare>
+  answer<sparse_stream<T, Index>> take_at_least(std::span<T> x, kernel::magnitude<T> threshold, std::uint64_t room,
+                                                const Prepare& prepare, int threads = 1,
+                                                std::uint64_t* reached = nullptr) const {
+    static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
+    const std::size_t n = x.size();
+    const int sharing = detail::useful_threads(threads, n);
+    const std::size_t of_part = kernel::part_room(std::min<std::uint64_t>(room, n), n, sharing);
     return ready<sparse_stream<T, Index>>::from([&] {
-      auto mine = select_from<Index>(by, x, *memory_, now, prepare);
-      validate(mine.view());
+      auto mine = sparse_stream<T, Index>::sparse(memory(), n, static_cast<std::size_t>(sharing) * of_part);
+      const auto pass = [&](std::size_t begin, std::size_t end, Index* indices, T* values) {
+        return take_part(x.data(), begin, end, threshold, indices, values, of_part, prepare);
+      };
+      const kernel::taken taken =
+          kernel::in_parts(sharing, n, of_part, pass, mine.indices().data(), mine.values().data());
+      if (reached != nullptr) *reached = taken.seen == n ? taken.count : room + 1;
+      mine.shrink(taken.count);
       return mine;
     });
+  }
+  /// Moves the `k` values of largest magnitude, or all nonzeros if there are fewer than k, to a stream. Among equal
+  /// magnitudes, moves those with the lowest indices. Writes the k-th largest magnitude to `least` unless it is null.
+  template <index_type Index, kernel::ranked T>
+  answer<sparse_stream<T, Index>> take_largest(std::span<T> x, std::uint64_t k, int threads = 1,
+                                               kernel::magnitude<T>* least = nullptr) const {
+    const int sharing = detail::useful_threads(threads, x.size());
+    const auto where = kernel::largest<T>(x, k, memory(), sharing);
+    if (least != nullptr) *least = where.threshold;
+    const std::size_t room = kernel::part_room(where.count, x.size(), sharing);
+    return ready<sparse_stream<T, Index>>::from([&] {
+      auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), static_cast<std::size_t>(sharing) * room);
+      mine.shrink(kernel::take_largest(x, where, 0, mine.indices().data(), mine.values().data(), sharing));
+      return mine;
+    });
+  }
+  /// Throws `invalid_argument` unless the stream `v` that a selector returns is well-formed. A device, where only
+  /// kernels make streams, does nothing.
+  template <element T, index_type Index>
+  static void validate(const stream_view<T, Index>& v) {
+    spar::validate(v);
   }
   /// The values that a selection leaves in `x`, as a residual.
   template <element T>
@@ -287,7 +336,30 @@ class host_work {
   }
 
  private:
-  pool* memory_;
+  /// Calls `prepare` for all values of [begin, end), and moves the values whose magnitude is at least `threshold` to
+  /// the output. Stops moving when the output, which has room for `room` entries, is full.
+  template <class T, class Index, class Prepare>
+  static kernel::taken take_part(T* x, std::size_t begin, std::size_t end, kernel::magnitude<T> threshold,
+                                 Index* indices, T* values, std::size_t room, const Prepare& prepare) {
+    // If `prepare` computes the values, processes blocks of 4 KiB, so that the computed values are still in the
+    // first-level cache when the selector reads them.
+    constexpr bool made = !std::is_empty_v<Prepare>;
+    kernel::taken all;
+    bool fits = true;
+    for (std::size_t next = begin; begin < end; begin = next) {
+      next = made ? begin + std::min(4096 / sizeof(T), end - begin) : end;
+      prepare(begin, next);
+      if (!fits) continue;
+      const auto some = kernel::take_at_least(x + begin, next - begin, threshold, begin, indices + all.count,
+                                              values + all.count, room - all.count);
+      all.count += some.count;
+      all.seen += some.seen;
+      fits = some.seen == next - begin;
+    }
+    return all;
+  }
+
+  spar::scheduler* scheduler_;
 };
 
 } // namespace spar

@@ -18,7 +18,7 @@ decltype(auto) work_of(const channel<Net>& net) noexcept {
   if constexpr (channel<Net>::on_device)
     return net.net().work();
   else
-    return host_work(net.memory());
+    return host_work(net.scheduler());
 }
 
 /// The type of the workspace of the calls over `Net`.

@@ -58,13 +58,13 @@ struct chosen_selector {
     return std::visit([&](const auto& select) { return select.bounds(n); }, chosen);
   }
 
-  template <class Index = std::uint32_t, class T>
-  spar::sparse_stream<T, Index> operator()(std::span<T> x, spar::pool& memory, state& now) const {
-    return std::visit(
-        [&]<class Selector>(const Selector& select) {
-          return spar::select_from<Index>(select, x, memory, std::get<index_of<Selector>>(now.of));
-        },
-        chosen);
+  template <class Index, class T, class Prepare>
+  spar::ready<spar::sparse_stream<T, Index>> operator()(const spar::host_work& work, std::span<T> x, state& now,
+                                                        const Prepare& prepare) const {
+    const auto call = [&]<class Selector>(const Selector& by) -> spar::sparse_stream<T, Index> {
+      return by.template operator()<Index>(work, x, std::get<index_of<Selector>>(now.of), prepare).await_resume();
+    };
+    return spar::ready(std::visit(call, chosen));
   }
 
  private:

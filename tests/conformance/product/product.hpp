@@ -117,7 +117,7 @@ struct product_program {
       if (cell->of_streams == nullptr) continue;
       its.of_streams.resize(product_dimension);
       std::vector<float> copy = x;
-      const auto mine = spar::selector::nonzeros{}(std::span<float>(copy), net.memory());
+      const auto mine = spar::select(spar::selector::nonzeros{}, std::span<float>(copy), net.memory());
       const auto view = mine.view();
       auto of_stream = start_product(net, of_streams, view);
       const spar::sparse_stream<float> sum = co_await std::move(of_stream);

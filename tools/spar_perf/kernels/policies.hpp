@@ -64,7 +64,7 @@ template <class Selector>
 selector_policy erased_selector(std::string name, Selector select) {
   static_assert(selects<Selector, float, std::uint32_t>,
                 "this is not a selector: a selector has fills, name, validate(n) and options(f), and a call operator "
-                "that moves entries out of a std::span<float> into a sparse_stream<float>");
+                "(work, std::span<float>, state&, prepare) that returns an awaitable sparse_stream<float>");
   return {std::move(name), [select](std::uint64_t n) { select.validate(n); },
           [select](std::uint64_t n) -> std::optional<selector::topk_bounds> {
             if constexpr (selector_with_bounds<Selector>)
@@ -74,9 +74,7 @@ selector_policy erased_selector(std::string name, Selector select) {
           },
           [select]() -> selector_policy::calls {
             const auto now = std::make_shared<state_of<Selector>>();
-            return [select, now](std::span<float> x, pool& memory) {
-              return select_from<std::uint32_t>(select, x, memory, *now);
-            };
+            return [select, now](std::span<float> x, pool& memory) { return spar::select(select, x, memory, *now); };
           },
           spar::ranks_values<Selector>};
 }

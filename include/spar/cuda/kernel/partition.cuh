@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Divides the entries of a stream or the values of a vector, in device memory, into those to keep and all others, in
-// one pass. The device's versions of `selector::keep_largest` and `kernel::keep_from`.
+// one pass. The device's versions of `keep_largest` and `kernel::keep_from`.
 #pragma once
 
 #include <spar/core/element.hpp>

@@ -56,7 +56,7 @@ class device_entries {
       clear(values_.data(), values_.size_bytes(), work_.stream());
       return all;
     } else {
-      const auto mine = work_.template select<Index>(by, values_, now, add_residual).result();
+      const auto mine = by.template operator()<Index>(work_, values_, now, add_residual).result();
       return work_.to_host(mine.view(), memory).result();
     }
   }

@@ -12,8 +12,6 @@
 #include <spar/cuda/values/codecs.cuh>
 #include <spar/cuda/values/counts.cuh>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/selector/exact_topk.hpp>
-#include <spar/selector/threshold_reuse.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
@@ -231,54 +229,61 @@ class device_work : public device_counts {
     const kernel::by_cut<T> keep{{.threshold = threshold, .ties = ties, .equal = s.count() + 1}};
     s = co_await divide(std::as_const(s).view(), keep);
   }
-  /// Keeps the `k` entries of largest magnitude, and returns the others (see `selector::keep_largest`).
   template <element T, index_type Index>
-  [[nodiscard]] task<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k) const {
-    return keep_largest(s, k, nullptr);
-  }
-  // Selections (see selector/selector.hpp). `prepare` puts its work into the stream.
-
-  template <index_type Index, kernel::ranked T, class Prepare>
-  [[nodiscard]] task<sparse_stream<T, Index>> select(const selector::exact_topk& by, std::span<T> x, no_state&,
-                                                     const Prepare& prepare) const {
-    prepare(0, x.size());
-    return take_largest<Index>(x, by.bounds(x.size()).k, nullptr);
-  }
-  template <index_type Index, kernel::ranked T, class Prepare>
-  [[nodiscard]] task<sparse_stream<T, Index>> select(const selector::threshold_reuse& by, std::span<T> x,
-                                                     selector::threshold_reuse::state& now,
-                                                     const Prepare& prepare) const {
-    const selector::topk_bounds bounds = by.bounds(x.size());
-    if (!by.reuses(now)) {
-      prepare(0, x.size());
-    } else {
-      const std::uint64_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size());
-      auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), room);
-      counter taken(*this, kernel::take_words(x.size()));
-      const device_sum<T> from = sum_before(prepare, x);
-      kernel::start_take_at_least(from.residual, from.x, x.data(), x.size(),
-                                  static_cast<kernel::magnitude<T>>(now.threshold), 0, mine.indices().data(),
-                                  mine.values().data(), room, taken.data(), taken.words(), stream());
-      co_await taken.written();
-      const std::uint64_t count = taken.value();
-      mine.shrink(std::min(count, room));
-      if (by.suits(now.threshold, count, bounds)) {
-        ++now.calls;
-        if (count > bounds.most) {
-          kernel::cut<T> where;
-          const sparse_stream<T, Index> dropped = co_await keep_largest(mine, bounds.k, &where);
-          assign(dropped.view(), 0, x.data());
-          now = {where.threshold, 1};
-        }
-        co_return mine;
-      }
-      assign(std::as_const(mine).view(), 0, x.data());
+  [[nodiscard]] task<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k,
+                                                           kernel::magnitude<T>* least = nullptr) const {
+    const auto all = std::as_const(s).view();
+    const search<T> found(*this, all.values(), k);
+    const kernel::by_cut_at<T> keep{found.cut()};
+    sparse_stream<T, Index> dropped;
+    s = co_await divide(all, keep, &dropped);
+    if (least != nullptr) {
+      const kernel::cut<T> cut = co_await number(found.cut());
+      *least = cut.threshold;
     }
-    kernel::cut<T> where;
-    auto mine = co_await take_largest<Index>(x, bounds.k, &where);
-    now = {where.threshold, 1};
+    co_return dropped;
+  }
+
+  // Selections. `prepare` puts its work into the stream.
+
+  template <class Prepare>
+  static void prepare_all(const Prepare& prepare, std::size_t n, int) {
+    prepare(0, n);
+  }
+  template <index_type Index, kernel::ranked T, class Prepare>
+  [[nodiscard]] task<sparse_stream<T, Index>> take_at_least(std::span<T> x, kernel::magnitude<T> threshold,
+                                                            std::uint64_t room, const Prepare& prepare, int = 1,
+                                                            std::uint64_t* reached = nullptr) const {
+    room = std::min<std::uint64_t>(room, x.size());
+    auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), room);
+    counter taken(*this, kernel::take_words(x.size()));
+    const device_sum<T> from = sum_before(prepare, x);
+    kernel::start_take_at_least(from.residual, from.x, x.data(), x.size(), threshold, 0, mine.indices().data(),
+                                mine.values().data(), room, taken.data(), taken.words(), stream());
+    co_await taken.written();
+    const std::uint64_t count = taken.value();
+    if (reached != nullptr) *reached = count;
+    mine.shrink(std::min(count, room));
     co_return mine;
   }
+  template <index_type Index, kernel::ranked T>
+  [[nodiscard]] task<sparse_stream<T, Index>> take_largest(std::span<T> x, std::uint64_t k, int = 1,
+                                                           kernel::magnitude<T>* least = nullptr) const {
+    kernel::cut<T> cut;
+    auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), std::min<std::uint64_t>(k, x.size()));
+    if (mine.count() > 0) {
+      buffer<kernel::cut<T>> found(memory(), 1);
+      buffer<std::byte> work(memory(), kernel::topk_bytes<T, Index>(x.size(), k));
+      kernel::start_topk(x.data(), x.size(), k, 0, mine.indices().data(), mine.values().data(), found.data(),
+                         work.data(), stream());
+      cut = co_await number(std::as_const(found).data());
+      mine.shrink(cut.count);
+    }
+    if (least != nullptr) *least = cut.threshold;
+    co_return mine;
+  }
+  template <element T, index_type Index>
+  static void validate(const stream_view<T, Index>&) noexcept {}
 
   /// A view through which a collective changes the values that a selection has left in `x`.
   template <element T>
@@ -387,32 +392,6 @@ class device_work : public device_counts {
     kept.shrink(count);
     if (others != nullptr) others->shrink(v.count() - count);
     co_return kept;
-  }
-  /// Also copies the cut to `*where` unless it is null.
-  template <class T, class Index>
-  [[nodiscard]] task<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k,
-                                                           std::type_identity_t<kernel::cut<T>>* where) const {
-    const auto all = std::as_const(s).view();
-    const search<T> found(*this, all.values(), k);
-    const kernel::by_cut_at<T> keep{found.cut()};
-    sparse_stream<T, Index> dropped;
-    s = co_await divide(all, keep, &dropped);
-    if (where != nullptr) *where = co_await number(found.cut());
-    co_return dropped;
-  }
-  template <class Index, class T>
-  [[nodiscard]] task<sparse_stream<T, Index>> take_largest(std::span<T> x, std::uint64_t k,
-                                                           std::type_identity_t<kernel::cut<T>>* where) const {
-    auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), std::min<std::uint64_t>(k, x.size()));
-    if (mine.count() == 0) co_return mine;
-    buffer<kernel::cut<T>> found(memory(), 1);
-    buffer<std::byte> work(memory(), kernel::topk_bytes<T, Index>(x.size(), k));
-    kernel::start_topk(x.data(), x.size(), k, 0, mine.indices().data(), mine.values().data(), found.data(), work.data(),
-                       stream());
-    const kernel::cut<T> cut = co_await number(std::as_const(found).data());
-    if (where != nullptr) *where = cut;
-    mine.shrink(cut.count);
-    co_return mine;
   }
   /// The cut of the `k` largest values, in device memory.
   template <class T>

@@ -3,20 +3,25 @@
 // (Ok-Topk).
 #pragma once
 
-#include <spar/selector/exact_topk.hpp>
+#include <spar/core/memory/pool.hpp>
+#include <spar/storage/kernel/largest.hpp>
+#include <spar/storage/sparse_stream.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-namespace spar::selector {
+namespace spar {
 
 /// Keeps the `k` entries of largest magnitude in `s` and returns all other entries; both streams are sorted by index.
 /// Ranks NaN and ties like `exact_topk`, and never keeps zeros: zeros stored in a sparse `s` are returned. If `s` is
-/// dense, `s` becomes sparse, and the returned stream is dense.
+/// dense, `s` becomes sparse, and the returned stream is dense. Writes the k-th largest magnitude to `least` unless it
+/// is null.
 template <kernel::ranked T, index_type Index>
-sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k, pool& memory) {
+sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k, pool& memory,
+                                     kernel::magnitude<T>* least = nullptr) {
   const auto where = kernel::largest<T>(s.values(), k, memory);
+  if (least != nullptr) *least = where.threshold;
   if (s.is_dense()) {
     auto kept = sparse_stream<T, Index>::sparse(memory, s.dimension(), where.count);
     kernel::take_largest(s.values(), where, s.first(), kept.indices().data(), kept.values().data());
@@ -44,4 +49,4 @@ sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k
   return dropped;
 }
 
-} // namespace spar::selector
+} // namespace spar
