@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A user-defined transport with only the functions that a collective needs: ranks are threads, and each has a mailbox
 // to which the others copy their messages.
+#include "support/collectives.hpp"
 #include "support/messages.hpp"
+#include "support/ranks.hpp"
 
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/progress.hpp>
 #include <spar/spar.hpp>
+#include <spar/transport/any.hpp>
 #include <spar/transport/faulty.hpp>
 
 #include <gtest/gtest.h>
@@ -18,7 +21,6 @@
 #include <exception>
 #include <list>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -130,7 +132,7 @@ static_assert(!spar::shared_transport<mailbox_port> && !spar::simulated_transpor
 
 /// Runs `program(net)` on each rank, and returns the errors.
 template <class Program>
-std::vector<std::string> run(spar::rank_t ranks, Program program) {
+std::vector<std::string> on_mailboxes(spar::rank_t ranks, Program program) {
   std::vector<mailbox_port*> all(static_cast<std::size_t>(ranks));
   std::deque<mailbox> nets;
   for (spar::rank_t r = 0; r < ranks; ++r) nets.emplace_back(all, r);
@@ -150,34 +152,41 @@ std::vector<std::string> run(spar::rank_t ranks, Program program) {
   return errors;
 }
 
-template <class Net>
-std::vector<float> sum(Net& net) {
-  std::vector<float> x(1000);
-  std::iota(x.begin(), x.end(), static_cast<float>(net.rank()) / 7);
-  spar::allreduce(net, x, spar::ring{});
-  spar::allreduce(net, x, spar::compose(spar::selector::exact_topk{.k = 300}, spar::balanced_owners{}));
-  return x;
-}
+/// Runs a collective, and returns the bits of its result on each rank.
+template <class Collective>
+struct program {
+  std::vector<spar_test::bits>* results;
 
-TEST(user_transport, has_the_bits_of_threads) {
-  for (const spar::rank_t ranks : {1, 2, 3, 5}) {
-    std::vector<float> expected;
-    spar::thread_group group(ranks);
-    group.run([&](spar::threads& net) {
-      if (const auto x = sum(net); net.rank() == 0) expected = x;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const spar_test::input mine(net.rank(), 200);
+    static constexpr Collective collective;
+    auto running = collective(net, &mine);
+    (*results)[static_cast<std::size_t>(net.rank())] = co_await std::move(running);
+  }
+};
+
+template <class Collective>
+struct collectives_over_a_user_transport : testing::Test {};
+TYPED_TEST_SUITE(collectives_over_a_user_transport, spar_test::collectives);
+
+TYPED_TEST(collectives_over_a_user_transport, have_the_bits_of_threads) {
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 7}) {
+    std::vector<spar_test::bits> expected(static_cast<std::size_t>(ranks)), got(expected.size());
+    spar_test::run(spar_test::free_modes[0], ranks, program<TypeParam>{&expected});
+    const program<TypeParam> same{&got};
+    const auto errors = on_mailboxes(ranks, [&](mailbox& rank) {
+      spar::any_transport net(rank);
+      spar::run_until_done(net, same(net));
     });
-    std::vector<std::vector<float>> got(static_cast<std::size_t>(ranks));
-    const auto errors = run(ranks, [&](mailbox& net) { got[static_cast<std::size_t>(net.rank())] = sum(net); });
-    for (std::size_t r = 0; r < got.size(); ++r) {
-      EXPECT_EQ(errors[r], "");
-      EXPECT_EQ(got[r], expected) << "rank " << r << " of " << ranks;
-    }
+    for (const auto& e : errors) EXPECT_EQ(e, "");
+    EXPECT_TRUE(got == expected) << ranks << " ranks";
   }
 }
 
 TEST(user_transport, carries_messages_of_every_form_below_decorators) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    const auto errors = run(static_cast<spar::rank_t>(2 + seed % 3), [&](mailbox& net) {
+    const auto errors = on_mailboxes(static_cast<spar::rank_t>(2 + seed % 3), [&](mailbox& net) {
       spar::faulty harmless(net, {});
       spar::counting counted(harmless);
       spar_test::exchange_messages<spar_test::in_host_memory>(counted, seed);
@@ -187,9 +196,10 @@ TEST(user_transport, carries_messages_of_every_form_below_decorators) {
 }
 
 TEST(user_transport, passes_on_the_failure_of_a_rank) {
-  const auto errors = run(4, [](mailbox& net) {
+  const auto errors = on_mailboxes(4, [](mailbox& net) {
     if (net.rank() == 2) throw spar::error("no more coffee");
-    (void)sum(net);
+    std::vector<float> x(1000);
+    spar::allreduce(net, x, spar::ring{});
   });
   for (const auto& e : errors) EXPECT_NE(e.find("no more coffee"), std::string::npos) << e;
 }
