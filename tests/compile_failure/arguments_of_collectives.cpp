@@ -13,7 +13,8 @@ using complex = std::complex<double>;
 template <>
 inline constexpr spar::element_code spar::code_of<complex> = spar::element_code{64};
 
-void f(spar::threads& net, std::vector<float>& x, std::vector<double>& y, std::vector<complex>& z) {
+void f(spar::threads& net, std::vector<float>& x, std::vector<double>& y, std::vector<complex>& z,
+       const spar::sparse_stream<float>& stream) {
 #ifdef POSITIVE_CONTROL
   float one = 1;
   std::vector<std::uint32_t> bits(9);
@@ -24,6 +25,7 @@ void f(spar::threads& net, std::vector<float>& x, std::vector<double>& y, std::v
   spar::reduce_scatter(net, x, spar::bounded_ownership{bounds});
   spar::allgather(net, y, spar::bruck_allgather{});
   spar::allreduce(net, z);
+  (void)spar::reduce_scatter(net, stream, spar::ring_reduce_scatter{});
 #elif defined(SINGLE)
   float one = 1;
   std::vector<bool> bits(9);
@@ -46,6 +48,13 @@ void f(spar::threads& net, std::vector<float>& x, std::vector<double>& y, std::v
   spar::reduce_scatter(net, x, spar::bounded_ownership{bounds});
 #elif defined(OTHER)
   spar::allgather(net, y, spar::ring{});
+#elif defined(WHOLE)
+  (void)spar::start_reduce_scatter(net, x, spar::ring{});
+  spar::reduce_scatter(net, y, spar::sparcml{});
+  (void)spar::reduce_scatter(net, stream, spar::compose(spar::ring{}));
+#elif defined(BLOCK)
+  spar::allreduce(net, x, spar::ring_reduce_scatter{});
+  (void)spar::start_allreduce(net, stream, spar::split_reduce_scatter{});
 #elif defined(ORDER)
   spar::allreduce(net, z, spar::ring{}, spar::maximum{});
 #else

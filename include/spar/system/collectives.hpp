@@ -86,6 +86,10 @@ inline constexpr bool can_call = std::invocable<const Algorithm&, channel<Net>, 
 template <class Algorithm, class Net, class X>
 inline constexpr bool can_call<Algorithm, Net, X, no_operation> = std::invocable<const Algorithm&, channel<Net>, X>;
 
+/// Whether `Algorithm` takes the owners of blocks, as every reduce-scatter does and no allreduce.
+template <class Algorithm, class Net, class X, class Op>
+inline constexpr bool takes_owners = std::invocable<const Algorithm&, channel<Net>, X, bounded_ownership, Op>;
+
 /// Stops the compilation with a sentence unless `Algorithm` can be called with these arguments after the channel.
 /// Returns whether it can, so that no other error follows.
 template <class Algorithm, class Net, class X, class Op>
@@ -94,6 +98,15 @@ constexpr bool expect_algorithm() {
                 "this algorithm is for another collective, or the operation does not fit the values: see the comments "
                 "of the function, and spar::reduction");
   return can_call<Algorithm, Net, X, Op>;
+}
+
+/// An argument of algorithms for `values`, only for its type.
+template <class Values>
+constexpr auto argument_for(Values& values) {
+  if constexpr (dense_values<Values&>)
+    return std::span<typename decltype(view_of_values(values))::element_type>();
+  else
+    return stream_view<typename Values::value_type, typename Values::index_value_type>();
 }
 
 /// Prepares a call on dense values, on a stream or on a view of a stream.
@@ -156,6 +169,9 @@ struct allreduce_forms {
         "this algorithm does not allreduce sparse streams of this value type: it must be callable as "
         "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>, and a storage that "
         "rounds takes floating-point values only");
+    static_assert(!takes_owners<Algorithm, Net, stream_view<T, Index>, Op>,
+                  "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
+                  "needs another algorithm, such as ring or split_allgather");
     return prepare_for(net, mine, std::move(algorithm), op);
   }
   template <transport Net, element T, index_type Index, class... Rest>
@@ -180,6 +196,9 @@ struct allreduce_forms {
                     "this algorithm does not allreduce dense values of this type: it must be callable as "
                     "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, a storage that rounds takes "
                     "floating-point values only, and what keeps the largest values takes numbers only");
+      static_assert(!takes_owners<Algorithm, Net, std::span<T>, Op>,
+                    "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
+                    "needs another algorithm, such as ring or rabenseifner");
       return prepare_for(net, x, std::move(algorithm), op);
     } else {
       return rejected_call{};
@@ -245,7 +264,16 @@ struct reduce_scatter_forms {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
                   "spar::ring_reduce_scatter{}, spar::maximum{})");
-    return prepare_for(net, std::forward<Values>(values), std::move(algorithm), op);
+    using X = decltype(argument_for(values));
+    constexpr bool scatters = takes_owners<Algorithm, Net, X, Op> || !can_call<Algorithm, Net, X, Op>;
+    static_assert(scatters,
+                  "this algorithm is an allreduce, whose result is whole on all ranks; a reduce_scatter needs "
+                  "ring_reduce_scatter, split_reduce_scatter or another algorithm that takes the owners of "
+                  "the blocks: algorithm(channel<Net>, values, ownership, Op)");
+    if constexpr (scatters)
+      return prepare_for(net, std::forward<Values>(values), std::move(algorithm), op);
+    else
+      return rejected_call{};
   }
   template <class Net, class Values, class Algorithm = usual<Values>, class Op = sum>
   auto operator()(Net& net, Values&& values, bounded_ownership owner, Algorithm algorithm = {}, Op op = {}) const {
