@@ -320,6 +320,33 @@ TEST(simulator, a_deadlock_says_who_waits_for_whom) {
     EXPECT_TRUE(contains(text, part)) << text;
 }
 
+/// Awaits nothing of spar, for ever.
+struct never {
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<>) const noexcept {}
+  void await_resume() const noexcept {}
+};
+
+TEST(simulator, a_deadlock_says_which_collectives_are_awaited_and_who_has_not_come) {
+  struct program {
+    spar::task<void> operator()(spar::sim& net) const& {
+      std::vector<float> x(10);
+      const never awaited;
+      if (net.rank() == 3) co_await awaited;
+      const spar::named name{net.rank() == 0 ? "layer1" : "layer 1"};
+      auto pending = spar::start_allreduce(net, name, std::span<float>(x), spar::ring{});
+      co_await std::move(pending);
+    }
+  };
+  spar::simulator engine{4};
+  const std::string text = error_of(engine, program{});
+  for (const char* part : {"rank 0 waits for a message from rank 3 (collective named layer1, lane 0)",
+                           "rank 1 waits for rank 0 to start the collective named layer 1",
+                           "rank 2 waits for rank 0 to start the collective named layer 1",
+                           "rank 3 is in no call (calls without a name: 0)"})
+    EXPECT_TRUE(contains(text, part)) << text;
+}
+
 TEST(simulator, a_rank_that_has_left_is_named) {
   struct program {
     spar::task<void> operator()(spar::sim& net) const& {

@@ -33,7 +33,7 @@ class sim_port : public endpoint {
  private:
   friend class simulator;
   template <class Ranks>
-  friend std::string detail::sim_deadlock_report(const Ranks& ranks);
+  friend std::string detail::sim_deadlock_report(Ranks& ranks);
 
   struct shipment : operation_record {
     shipment* next = nullptr;
