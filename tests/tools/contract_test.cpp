@@ -92,6 +92,7 @@ void breaks(const Policy& policy, const std::string& says) {
 using defect_of_selection = std::function<void(std::span<float>, sparse_stream<float>&, pool&)>;
 selector_policy defective(const defect_of_selection& defect) {
   selector_policy policy = erased_selector("own", selector::exact_topk{.density = 0.05});
+  policy.prepared = nullptr; // it has no defect
   policy.start = [right = policy.start, defect]() -> selector_policy::calls {
     return [select = right(), defect](std::span<float> x, pool& memory) {
       auto selected = select(x, memory);
@@ -227,6 +228,21 @@ TEST(contract, is_kept_by_a_selector_that_does_not_look_at_values) {
   }
   breaks(erased_selector("own", random_k<true>{.k = 50}), "does not select the value"); // a NaN must not get lost
   static_assert(!ranks_values<random_k<>> && ranks_values<selector::exact_topk>);
+}
+
+/// A selector that calls `prepare` after it has read the values.
+struct reads_too_early : selector::exact_topk {
+  template <class Index, class Work, class T, class Prepare>
+  auto operator()(Work& work, std::span<T> x, no_state& now, const Prepare& prepare) const {
+    auto selected = selector::exact_topk::operator()<Index>(work, x, now, selector::nothing_to_prepare{});
+    prepare(0, x.size());
+    return selected;
+  }
+};
+
+TEST(contract, finds_a_selector_that_reads_values_before_they_are_computed) {
+  breaks(erased_selector("own", reads_too_early{{.density = 0.05}}),
+         "it selects 0 entries of values that prepare computes, and 1 of the same values without prepare");
 }
 
 TEST(contract, says_why_a_selector_cannot_be_checked) {

@@ -135,6 +135,24 @@ void check_bounds(const selector_policy& select, const std::string& input, std::
   }
 }
 
+bool same_entries(entries a, entries b) {
+  return std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end()) &&
+         std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(), same_bits);
+}
+
+/// The selection and the rest are the same if `prepare` computes the values during the call.
+void check_prepare(const selector_policy& select, const named_vector& input) {
+  pool memory;
+  std::vector<float> x = input.values, y(x.size());
+  const auto expected = select.start()(std::span(x), memory);
+  const auto selected = select.prepared(input.values, std::span(y), memory);
+  if (same_entries(selected.view().entries(), expected.view().entries()) && std::ranges::equal(x, y, same_bits)) return;
+  fail("selector", select.name,
+       "on {} it selects {} entries of values that prepare computes, and {} of the same values without prepare; a "
+       "selector calls prepare once for each value, before it reads the value",
+       input.name, selected.count(), expected.count());
+}
+
 /// Checks three calls, each with what the calls before have left.
 void check_calls(const selector_policy& select, const named_vector& input) {
   pool memory;
@@ -147,13 +165,13 @@ void check_calls(const selector_policy& select, const named_vector& input) {
     const std::string what = call == 0 ? input.name : fmt::format("{}, call {}", input.name, call + 1);
     check_selection(select, what, before, x, selected);
     if (call == 0 && input.varied && n >= 1000) check_bounds(select, what, n, selected.count());
-    const auto a = selected.view().entries(), b = again.view().entries();
-    if (!std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end()) ||
-        !std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(), same_bits)) {
-      fail("selector", select.name, "on {} two runs select different entries: {} and {}", what, a.size(), b.size());
+    if (!same_entries(selected.view().entries(), again.view().entries())) {
+      fail("selector", select.name, "on {} two runs select different entries: {} and {}", what, selected.count(),
+           again.count());
     }
     for (std::size_t i = 0; i < n; ++i) y[i] = x[i] = x[i] + (call == 0 ? input.values[i] / 2 : 0);
   }
+  if (select.prepared) check_prepare(select, input);
 }
 
 /// NaN ranks above every number, so a selector that ranks values selects a NaN, unless it may select nothing. Any other

@@ -10,6 +10,7 @@
 #include <spar/storage/kernel/merge.hpp>
 #include <spar/storage/storage.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,8 @@ struct selector_policy {
   std::function<std::optional<selector::topk_bounds>(std::uint64_t n)>
       bounds;                   ///< nothing if the selector has no bounds
   std::function<calls()> start; ///< with a new state
+  /// The first call of `start()` on values that `prepare` computes in `x`: those of `from`.
+  std::function<sparse_stream<float>(std::span<const float> from, std::span<float> x, pool&)> prepared;
   bool ranks_values = true;
 };
 
@@ -65,7 +68,8 @@ selector_policy erased_selector(std::string name, Selector select) {
   static_assert(selects<Selector, float, std::uint32_t>,
                 "this is not a selector: a selector has fills, name, validate(n) and options(f), and a call operator "
                 "(work, std::span<float>, state&, prepare) that returns an awaitable sparse_stream<float>");
-  return {std::move(name), [select](std::uint64_t n) { select.validate(n); },
+  return {std::move(name),
+          [select](std::uint64_t n) { select.validate(n); },
           [select](std::uint64_t n) -> std::optional<selector::topk_bounds> {
             if constexpr (selector_with_bounds<Selector>)
               return select.bounds(n);
@@ -75,6 +79,16 @@ selector_policy erased_selector(std::string name, Selector select) {
           [select]() -> selector_policy::calls {
             const auto now = std::make_shared<state_of<Selector>>();
             return [select, now](std::span<float> x, pool& memory) { return spar::select(select, x, memory, *now); };
+          },
+          [select](std::span<const float> from, std::span<float> x, pool& memory) {
+            state_of<Selector> now;
+            scheduler none_suspended(memory);
+            host_work work(none_suspended);
+            const auto prepare = [from, x](std::size_t begin, std::size_t end) noexcept {
+              std::copy(from.data() + begin, from.data() + end, x.data() + begin);
+            };
+            return sparse_stream<float>(
+                select.template operator()<std::uint32_t>(work, x, now, prepare).await_resume());
           },
           spar::ranks_values<Selector>};
 }
