@@ -97,7 +97,7 @@ struct star : spar::algorithm_defaults {
     const spar::index_range all{0, mine.dimension()};
     const std::uint64_t limit = spar::dense_threshold<T, Index>(mine.dimension());
     if (net.rank() != 0) {
-      co_await net.send(0, spar::encode(mine));
+      co_await net.send(0, spar::view_message(mine));
       spar::message_buffer in(net.memory());
       co_await net.receive(0, in);
       co_return spar::sparse_stream<T, Index>::copy(net.memory(), spar::decode<T, Index>(in, all));
@@ -108,7 +108,7 @@ struct star : spar::algorithm_defaults {
       co_await net.receive(r, in);
       sum = spar::merge(sum.view(), spar::decode<T, Index>(in, all), all, limit, op, net.memory());
     }
-    for (spar::rank_t r = 1; r < net.size(); ++r) co_await net.send(r, spar::encode(sum.view()));
+    for (spar::rank_t r = 1; r < net.size(); ++r) co_await net.send(r, spar::view_message(sum.view()));
     co_return sum;
   }
 };

@@ -201,7 +201,7 @@ struct send_once {
   template <spar::transport Net>
   spar::task<void> operator()(spar::channel<Net> net, std::span<std::byte> sent, std::span<std::byte> expected) const {
     if (net.rank() == 0) {
-      const spar::payload out{spar::wire_format::encoded, 1, {sent}};
+      const spar::payload out{spar::wire_format::block_coded, 1, {sent}};
       auto sending = net.send(1, out);
       co_await sending;
     } else if (net.rank() == 1) {

@@ -170,8 +170,8 @@ void streams(spar::pool& memory, std::vector<T>& x, std::vector<index>& indices)
   one.reduce_into(std::span<T>(x), spar::sum{});
   (void)spar::dense_view(x);
   (void)spar::dense_threshold<T, index>(1000);
-  (void)spar::encode(v);
-  (void)spar::encode(std::span<const T>(x));
+  (void)spar::view_message(v);
+  (void)spar::view_message(std::span<const T>(x));
   more.shrink(1);
   one.write(0, v);
 }

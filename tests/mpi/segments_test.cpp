@@ -230,10 +230,11 @@ struct all_at_once : spar::algorithm_defaults {
   spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, Op) const& {
     const std::size_t each = x.size() / messages;
     if (net.rank() == 0) {
-      using operation = decltype(net.send(1, spar::encode<T>(x)));
+      using operation = decltype(net.send(1, spar::view_message<T>(x)));
       std::vector<operation> sending;
       for (std::size_t m = 0; m < messages; ++m) {
-        sending.push_back(net.send(1, spar::encode<T>(x.subspan(m * each, m == 2 ? 3 : each)))); // one message is short
+        sending.push_back(
+            net.send(1, spar::view_message<T>(x.subspan(m * each, m == 2 ? 3 : each)))); // one message is short
       }
       for (auto& one : sending) co_await one;
     } else if (net.rank() == 1) {

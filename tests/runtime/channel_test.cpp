@@ -50,7 +50,7 @@ struct three_messages : spar::algorithm_defaults {
     for (const std::size_t length : {0U, 1U, 7U}) {
       spar::buffer<float> x(net.memory(), length);
       for (float& v : x.span()) v = mine + static_cast<float>(length) / 8;
-      auto sending = net.send((net.rank() + 1) % p, spar::encode<float>(x.span()));
+      auto sending = net.send((net.rank() + 1) % p, spar::view_message<float>(x.span()));
       spar::message_buffer in(net.memory());
       co_await net.receive((net.rank() + p - 1) % p, in);
       EXPECT_EQ(in.template piece<float>(0).size(), length);
@@ -85,8 +85,8 @@ struct lanes_overtake : spar::algorithm_defaults {
     spar::buffer<float> x(net.memory(), 2);
     x.data()[0] = 10, x.data()[1] = 11;
     if (net.rank() == 0) {
-      auto late = net.lane(1).send(1, spar::encode<float>(std::span<const float>(x.data() + 1, 1)));
-      auto early = net.lane(0).send(1, spar::encode<float>(std::span<const float>(x.data(), 1)));
+      auto late = net.lane(1).send(1, spar::view_message<float>(std::span<const float>(x.data() + 1, 1)));
+      auto early = net.lane(0).send(1, spar::view_message<float>(std::span<const float>(x.data(), 1)));
       co_await early;
       co_await late;
       co_return;
@@ -115,7 +115,7 @@ struct reversed : spar::algorithm_defaults {
     EXPECT_EQ(net.rank(), p - 1 - plain.rank());
     spar::buffer<float> x(net.memory(), 1);
     x.data()[0] = static_cast<float>(plain.rank());
-    auto sending = net.send((net.rank() + 1) % p, spar::encode<float>(x.span()));
+    auto sending = net.send((net.rank() + 1) % p, spar::view_message<float>(x.span()));
     spar::message_buffer in(net.memory());
     co_await net.receive((net.rank() + p - 1) % p, in);
     EXPECT_EQ(in.template piece<float>(0)[0], static_cast<float>((plain.rank() + 1) % p));
@@ -154,7 +154,7 @@ struct to_a_bad_rank : spar::algorithm_defaults {
   spar::task<void> operator()(spar::channel<Net> net) const& {
     spar::buffer<float> x(net.memory(), 1);
     x.data()[0] = 0;
-    co_await net.send(peer, spar::encode<float>(x.span()));
+    co_await net.send(peer, spar::view_message<float>(x.span()));
   }
 };
 
@@ -172,7 +172,7 @@ struct differing : spar::algorithm_defaults {
     const auto net = plain.with_algorithm(plain.rank() == 0 ? "left" : "right");
     spar::buffer<float> x(net.memory(), 1);
     x.data()[0] = 0;
-    auto sending = net.send(1 - net.rank(), spar::encode<float>(x.span()));
+    auto sending = net.send(1 - net.rank(), spar::view_message<float>(x.span()));
     spar::message_buffer in(net.memory());
     co_await net.receive(1 - net.rank(), in);
     in.release();

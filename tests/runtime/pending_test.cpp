@@ -25,7 +25,7 @@ struct from_the_left : spar::algorithm_defaults {
     const spar::rank_t p = net.size();
     spar::buffer<float> x(net.memory(), 1);
     x.data()[0] = static_cast<float>(net.rank()) + add;
-    auto sending = net.send((net.rank() + 1) % p, spar::encode<float>(x.span()));
+    auto sending = net.send((net.rank() + 1) % p, spar::view_message<float>(x.span()));
     spar::message_buffer in(net.memory());
     co_await net.receive((net.rank() + p - 1) % p, in);
     const float got = in.template piece<float>(0)[0];
@@ -157,9 +157,9 @@ struct one_message_too_many : spar::algorithm_defaults {
     spar::buffer<float> x(net.memory(), 1);
     x.data()[0] = 0;
     if (net.rank() == 0) {
-      co_await net.send(1, spar::encode<float>(x.span()));
-      co_await net.send(1, spar::encode<float>(x.span()));
-      co_await net.lane(1).send(1, spar::encode<float>(x.span()));
+      co_await net.send(1, spar::view_message<float>(x.span()));
+      co_await net.send(1, spar::view_message<float>(x.span()));
+      co_await net.lane(1).send(1, spar::view_message<float>(x.span()));
       co_return 0.0F;
     }
     spar::message_buffer in(net.memory()), last(net.memory());

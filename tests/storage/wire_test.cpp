@@ -99,7 +99,7 @@ TEST(stream_on_the_wire, is_refused_where_it_is_damaged) {
                  "; expected 10 values");
   expect_refused({.format = spar::wire_format::dense, .count = 10, .values = std::vector<float>(9)},
                  "; expected 10 values");
-  expect_refused({.format = spar::wire_format::encoded, .count = 1, .indices = {11}, .values = {1}},
+  expect_refused({.format = spar::wire_format::block_coded, .count = 1, .indices = {11}, .values = {1}},
                  "expected format 1 (sparse stream) or 2 (dense stream)");
 }
 

@@ -22,7 +22,7 @@ namespace {
 /// A message as a channel stamps it.
 template <class T>
 spar::message_pieces dense_message(std::span<const T> values, std::uint64_t n) {
-  const spar::payload what = spar::encode(values);
+  const spar::payload what = spar::view_message(values);
   spar::message_pieces out{{}, what.pieces};
   out.head.format = what.format;
   out.head.count = what.count;
@@ -140,7 +140,7 @@ TEST(envelope, that_a_short_header_does_not_describe_has_a_full_one) {
   own_type.head.element = static_cast<spar::element_code>(77);
   expect_round_trip(own_type);
   auto bytes = dense_message<float>(x, 4);
-  bytes.head.format = spar::wire_format::encoded;
+  bytes.head.format = spar::wire_format::block_coded;
   expect_round_trip(bytes);
 }
 

@@ -40,7 +40,7 @@ struct numbers {
       for (std::size_t i = 0; i < lanes.size(); ++i) sent->push_back(static_cast<float>(i));
       for (std::size_t i = 0; i < lanes.size(); ++i) {
         const auto lane = all.lane(lanes[i]);
-        co_await lane.send(1, spar::encode<float>(std::span<const float>(*sent).subspan(i, 1)));
+        co_await lane.send(1, spar::view_message<float>(std::span<const float>(*sent).subspan(i, 1)));
       }
     } else {
       std::vector<std::uint8_t> in_order = lanes;

@@ -31,10 +31,10 @@ struct exchange : spar::algorithm_defaults {
     const spar::rank_t p = net.size();
     for (int turn = 0; turn < turns; ++turn) {
       for (spar::rank_t distance = 1; distance < p; ++distance) {
-        spar::fixed_vector<decltype(net.send(0, spar::encode(out)))> sending(net.memory(), at_once);
+        spar::fixed_vector<decltype(net.send(0, spar::view_message(out)))> sending(net.memory(), at_once);
         spar::fixed_vector<spar::message_buffer> buffers(net.memory(), at_once);
         for (std::size_t i = 0; i < at_once; ++i) {
-          sending.push_back(net.send((net.rank() + distance) % p, spar::encode(out)));
+          sending.push_back(net.send((net.rank() + distance) % p, spar::view_message(out)));
           buffers.emplace_back(net.memory()).place(0, in.subspan(i * out.size(), out.size()));
         }
         for (std::size_t i = 0; i < at_once; ++i) {

@@ -141,7 +141,7 @@ class channel {
     ++call_->cost.messages_sent; // after starting the send, so that counting overlaps with the transfer
     call_->cost.bytes_sent += out.head.payload_bytes();
     const std::size_t plain =
-        what.format == wire_format::encoded ? size_of(agreed_.element) : 0; // bytes of an unencoded value
+        what.format == wire_format::block_coded ? size_of(agreed_.element) : 0; // bytes of an unencoded value
     call_->cost.plain_bytes_sent += what.plain_bytes > 0 ? what.plain_bytes
                                     : plain > 0          ? what.count * plain
                                                          : out.head.payload_bytes();

@@ -15,15 +15,15 @@ namespace spar {
 
 /// Returns the message for contiguous dense values, without copying: the message refers to the memory of `values`.
 template <element T>
-payload encode(std::span<const T> values) noexcept {
+payload view_message(std::span<const T> values) noexcept {
   return {wire_format::dense, values.size(), {std::as_bytes(values)}};
 }
 
 /// Returns the message for the sparse or dense stream `v`, without copying: the message refers to the memory of the
 /// stream.
 template <element T, index_type Index>
-payload encode(const stream_view<T, Index>& v) noexcept {
-  if (v.is_dense()) return encode(v.values());
+payload view_message(const stream_view<T, Index>& v) noexcept {
+  if (v.is_dense()) return view_message(v.values());
   return {wire_format::sparse, v.count(), {std::as_bytes(v.indices()), std::as_bytes(v.values())}};
 }
 

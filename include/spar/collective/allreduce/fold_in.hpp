@@ -24,7 +24,7 @@ template <transport Net, element T, reduction<T> Op>
 task<void> fold_in(channel<Net> net, folded_ranks folded, std::span<T> x, Op op) {
   message_buffer theirs(net.work().memory());
   if (!folded.active()) {
-    co_await net.send(folded.partner(), encode<T>(x));
+    co_await net.send(folded.partner(), view_message<T>(x));
     theirs.place(0, x);
     co_await net.receive(folded.partner(), theirs);
     co_return;

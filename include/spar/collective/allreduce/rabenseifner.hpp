@@ -74,7 +74,7 @@ struct rabenseifner {
           owner.range(lower ? first + blocks : first, lower ? first + 2 * blocks : first + blocks);
       if (!lower) first += blocks;
       const index_range kept = owner.range(first, first + blocks);
-      auto sending = net.send(peer, encode<T>(part(given)));
+      auto sending = net.send(peer, view_message<T>(part(given)));
       theirs.end_loan();
       theirs.expect(kept.size() * sizeof(T));
       co_await net.receive(peer, theirs);
@@ -90,7 +90,7 @@ struct rabenseifner {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
       const rank_t theirs_first = first ^ blocks;
       const index_range arriving = owner.range(theirs_first, theirs_first + blocks);
-      auto sending = net.send(peer, encode<T>(part(owner.range(first, first + blocks))));
+      auto sending = net.send(peer, view_message<T>(part(owner.range(first, first + blocks))));
       message_buffer in(net.work().memory());
       in.place(0, part(arriving));
       co_await net.receive(peer, in);
@@ -98,7 +98,7 @@ struct rabenseifner {
       first &= ~blocks;
     }
 
-    if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));
+    if (folded.has_partner()) co_await net.send(folded.partner(), view_message<T>(x));
   }
 
   /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
@@ -171,7 +171,7 @@ struct rabenseifner {
       const rank_t peer = folded.rank_of(folded.number() ^ blocks);
       const rank_t theirs_first = first ^ blocks;
       const auto have = std::as_const(sum).view();
-      auto sending = net.send(peer, encode(have));
+      auto sending = net.send(peer, view_message(have));
       incoming<Storage, T, Index> theirs(net.memory());
       co_await net.receive(peer, theirs);
       const auto other = co_await theirs.view(net, store, owner.range(theirs_first, theirs_first + blocks));
@@ -185,7 +185,7 @@ struct rabenseifner {
       co_await sending;
       sum = std::move(next);
     }
-    if (folded.has_partner()) co_await net.send(folded.partner(), encode(std::as_const(sum).view()));
+    if (folded.has_partner()) co_await net.send(folded.partner(), view_message(std::as_const(sum).view()));
     co_return sum;
   }
   /// Gathers the blocks of all active ranks by recursive doubling, then sends all blocks to the inactive ranks. Each

@@ -217,7 +217,7 @@ struct recursive_doubling {
     theirs.expect(x.size_bytes());
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
-      auto sending = net.send(peer, encode<T>(x));
+      auto sending = net.send(peer, view_message<T>(x));
       theirs.end_loan();
       co_await net.receive(peer, theirs);
       co_await sending; // the send must end before `x` changes
@@ -228,7 +228,7 @@ struct recursive_doubling {
       net.compute(x.size());
     }
 
-    if (folded.has_partner()) co_await net.send(folded.partner(), encode<T>(x));
+    if (folded.has_partner()) co_await net.send(folded.partner(), view_message<T>(x));
   }
 };
 

@@ -42,7 +42,7 @@ struct ring_reduce_scatter : algorithm_defaults {
     for (rank_t step = 1; step < p; ++step) {
       const index_range out = owner[(net.rank() + p - step) % p];
       const index_range mine = owner[(net.rank() + 2 * p - step - 1) % p];
-      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
+      auto sending = net.send(right, view_message<T>(x.subspan(out.begin, out.size())));
       message_buffer in(net.work().memory());
       co_await net.receive(left, in);
       const auto partial = in.piece<T>(0);
@@ -117,7 +117,7 @@ struct ring_allgather : algorithm_defaults {
     for (rank_t step = 0; step + 1 < p; ++step) {
       const index_range out = owner[(net.rank() + p - step) % p];
       const index_range arriving = owner[(net.rank() + 2 * p - step - 1) % p];
-      auto sending = net.send(right, encode<T>(x.subspan(out.begin, out.size())));
+      auto sending = net.send(right, view_message<T>(x.subspan(out.begin, out.size())));
       message_buffer in(net.work().memory());
       in.place(0, x.subspan(arriving.begin, arriving.size()));
       co_await net.receive(left, in);

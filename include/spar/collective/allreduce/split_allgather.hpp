@@ -140,7 +140,7 @@ struct split_allgather {
     buffer<T> exact(net.work().memory(), residual.empty() ? 0 : own.size());
     net.work().copy(exact.data(), std::span<const T>(values.subspan(own.begin, exact.size())));
     const bruck_allgather allgather;
-    co_await allgather.blocks(net, bytes.span(), sizes, wire_format::encoded);
+    co_await allgather.blocks(net, bytes.span(), sizes, wire_format::block_coded);
     for (rank_t r = 0; r < net.size(); ++r) {
       // Also decodes this rank's own block, so that all ranks continue with the same values.
       coder.decode(std::span<const std::byte>(encoded(r)), block(r));

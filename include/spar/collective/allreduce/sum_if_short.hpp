@@ -33,7 +33,7 @@ struct known_of_group {
 /// Whether a stream and a number fit into a short message.
 template <element T, index_type Index>
 bool is_short(const stream_view<T, Index>& v) noexcept {
-  return padded_bytes(encode(v).pieces) + padded_bytes(sizeof(std::uint64_t)) <= enclosed_bytes;
+  return padded_bytes(view_message(v).pieces) + padded_bytes(sizeof(std::uint64_t)) <= enclosed_bytes;
 }
 
 /// Requests as much memory as a sum of two short streams takes, or a message with it, and frees it. A rank calls this
@@ -50,7 +50,7 @@ template <transport Net, element T, index_type Index>
 payload group_message(channel<Net> net, const known_of_group& group, const stream_view<T, Index>& sum,
                       buffer<std::uint64_t>& copy) {
   if (!group.sum) request_as_if_known(net);
-  payload message = group.sum ? encode(sum) : payload{wire_format::absent};
+  payload message = group.sum ? view_message(sum) : payload{wire_format::absent};
   message.pieces[2] = std::as_bytes(net.work().to_message(std::span(&group.largest, 1), copy));
   return message;
 }

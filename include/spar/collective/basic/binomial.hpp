@@ -30,7 +30,7 @@ struct binomial_reduce : algorithm_defaults {
     const rank_t relative = (net.rank() + p - root) % p;
     for (rank_t distance = 1; distance < p; distance *= 2) {
       if ((relative & distance) != 0) {
-        co_await net.send((net.rank() + p - distance) % p, encode<T>(x));
+        co_await net.send((net.rank() + p - distance) % p, view_message<T>(x));
         co_return;
       }
       if (relative + distance >= p) continue;
@@ -98,7 +98,7 @@ struct binomial_broadcast : algorithm_defaults {
       co_await net.receive((net.rank() + p - distance) % p, in);
     }
     for (distance /= 2; distance > 0; distance /= 2) {
-      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, encode<T>(x));
+      if (relative + distance < p) co_await net.send((net.rank() + distance) % p, view_message<T>(x));
     }
   }
 

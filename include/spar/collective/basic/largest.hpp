@@ -20,7 +20,7 @@ task<void> find_largest(channel<Net> net, std::uint64_t& mine) {
   const rank_t p = net.size();
   for (rank_t distance = 1; distance < p; distance *= 2) {
     std::uint64_t theirs = 0;
-    auto sending = net.send((net.rank() + p - distance) % p, encode(std::span<const std::uint64_t>(&mine, 1)));
+    auto sending = net.send((net.rank() + p - distance) % p, view_message(std::span<const std::uint64_t>(&mine, 1)));
     message_buffer in(net.memory());
     in.place(0, std::span(&theirs, 1));
     co_await net.receive((net.rank() + distance) % p, in);

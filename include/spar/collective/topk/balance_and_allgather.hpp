@@ -89,7 +89,7 @@ task<sparse_stream<T, Index>> balance_shares(channel<Net> net, stream_view<T, In
   };
   const auto others = static_cast<std::size_t>(p - 1);
   outgoing_list<codec, T, Index> out(memory, others); // holds the encoded messages, so it must outlive the sends
-  fixed_vector<decltype(net.send(0, encode(mine)))> sending(memory, others);
+  fixed_vector<decltype(net.send(0, view_message(mine)))> sending(memory, others);
   fixed_vector<incoming<codec, T, Index>> arrived(memory, others);
   fixed_vector<decltype(net.receive(0, arrived[0]))> receiving(memory, others);
   fixed_vector<index_range> places(memory, others);

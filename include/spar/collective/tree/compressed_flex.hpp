@@ -97,7 +97,7 @@ class flex_encoded_copy {
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
   [[nodiscard]] ready<payload> outgoing(std::size_t part) const {
     return ready<payload>(
-        {wire_format::encoded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}});
+        {wire_format::block_coded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}});
   }
   void place(const flex_message& m, message_buffer& in) const { in.place(0, cells_->bytes(all_, range(m.part))); }
   std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
@@ -149,7 +149,8 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
     const std::span<const T> values = x.subspan(cell.begin, cell.size());
     const std::span<std::byte> bytes = cells.bytes(all.span(), cell);
     co_await coder.encode(values, cell.begin, bytes, step);
-    coder.keep_error({wire_format::encoded, values.size(), {bytes}}, values, cell.begin, residual, net.work().memory());
+    coder.keep_error({wire_format::block_coded, values.size(), {bytes}}, values, cell.begin, residual,
+                     net.work().memory());
   }
   detail::flex_encoded_copy work(*plan, cells, all.span());
   co_await detail::flex_execute(net, plan, false, &work);

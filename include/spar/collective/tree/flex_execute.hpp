@@ -37,7 +37,9 @@ class flex_dense {
 
   flex_dense(const flex_plan& plan, std::span<T> x) noexcept : plan_(&plan), x_(x) {}
   void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
-  [[nodiscard]] ready<payload> outgoing(std::size_t part) const { return ready<payload>(encode<T>(values(part))); }
+  [[nodiscard]] ready<payload> outgoing(std::size_t part) const {
+    return ready<payload>(view_message<T>(values(part)));
+  }
   std::uint64_t all_taken() const noexcept { return 0; }
   void end_level() const noexcept {}
 
@@ -274,7 +276,9 @@ class flex_stream_copy : public flex_streams<T, Index> {
       came_->span()[i] = base::plan().is_root(parts[i]) ? base::slice(i) : stream_view<T, Index>();
     }
   }
-  [[nodiscard]] ready<payload> outgoing(std::size_t part) const { return ready<payload>(encode(base::slice(part))); }
+  [[nodiscard]] ready<payload> outgoing(std::size_t part) const {
+    return ready<payload>(view_message(base::slice(part)));
+  }
   std::uint64_t take(const flex_message& m, const message_buffer& in) {
     came_->span()[m.part] = decode<T, Index>(in, base::range(m.part));
     return 0;

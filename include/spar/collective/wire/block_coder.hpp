@@ -54,7 +54,7 @@ class block_coder {
                                buffer<std::byte>& room) const {
     const std::span<std::byte> out = room_for(codec_->template encoded_bytes<T>(values.size()), room);
     return after(net_, try_encode(values, first, out, step), [net = net_, values, out, &room](bool carried) {
-      if (carried) return payload{wire_format::encoded, values.size(), {std::span<const std::byte>(out)}};
+      if (carried) return payload{wire_format::block_coded, values.size(), {std::span<const std::byte>(out)}};
       const std::span<std::byte> plain = room_for(net, values.size_bytes(), room);
       net.work().copy(plain.data(), std::as_bytes(values));
       return payload{wire_format::dense, values.size(), {std::span<const std::byte>(plain)}};
@@ -79,7 +79,7 @@ class block_coder {
   /// values of T, encoded or plain.
   template <element T>
   [[nodiscard]] payload checked(const payload& came, std::uint64_t values) const {
-    const bool encoded = came.format == wire_format::encoded;
+    const bool encoded = came.format == wire_format::block_coded;
     if (!encoded && came.format != wire_format::dense) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(came.format),
                               " arrived; expected format 2 (dense values) or 3 (an encoded block)"});
@@ -97,7 +97,7 @@ class block_coder {
   /// as long.
   template <element T, reduction<T> Op>
   void reduce_left(const payload& message, std::span<T> values, Op op, std::span<T> scratch) const {
-    if (message.format == wire_format::encoded) {
+    if (message.format == wire_format::block_coded) {
       const double start = net_.net().now();
       if (net_.work().reduce_left(*codec_, message.pieces[0], values, op)) {
         net_.compute(work_on<T>(values.size()));
@@ -119,7 +119,7 @@ class block_coder {
   /// Decodes the values of `message` to `out`, or copies them if `message` is not encoded.
   template <element T>
   void decode(const payload& message, std::span<T> out) const {
-    if (message.format == wire_format::encoded)
+    if (message.format == wire_format::block_coded)
       decode(message.pieces[0], out);
     else
       net_.work().copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0]);
@@ -129,7 +129,7 @@ class block_coder {
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::uint64_t first, residual_view<T> residual,
                   std::span<T> scratch) const {
-    if (residual.empty() || message.format != wire_format::encoded) return;
+    if (residual.empty() || message.format != wire_format::block_coded) return;
     decode(message, scratch.first(values.size()));
     residual.add_error(first, values, std::as_const(scratch).data());
   }

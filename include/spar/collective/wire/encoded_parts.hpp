@@ -28,7 +28,7 @@ class encoded_parts {
     [[nodiscard]] std::uint64_t count() const noexcept { return count_and_format << 8 >> 8; }
     [[nodiscard]] wire_format format() const noexcept { return static_cast<wire_format>(count_and_format >> 56); }
     [[nodiscard]] std::uint64_t plain_bytes() const noexcept {
-      return count() * (format() == wire_format::coded ? sizeof(T) + sizeof(Index) : sizeof(T));
+      return count() * (format() == wire_format::entries_coded ? sizeof(T) + sizeof(Index) : sizeof(T));
     }
   };
   struct part {
@@ -84,8 +84,10 @@ class encoded_parts {
       plain += next.what.plain_bytes();
     }
     const auto table = std::as_bytes(std::as_const(room).table.span());
-    return {
-        wire_format::coded, entries, {std::as_const(room).bytes.span(), table}, plain + count * sizeof(std::uint64_t)};
+    return {wire_format::entries_coded,
+            entries,
+            {std::as_const(room).bytes.span(), table},
+            plain + count * sizeof(std::uint64_t)};
   }
   void release_messages() noexcept { messages_.clear(); }
 
@@ -95,9 +97,9 @@ class encoded_parts {
   void take(const message_buffer& in, std::size_t first, std::size_t count) {
     const auto bytes = in.piece<std::byte>(0);
     const auto table = in.piece<facts>(1);
-    if (in.head().format != wire_format::coded || table.size() != count) {
+    if (in.head().format != wire_format::entries_coded || table.size() != count) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(in.head().format), " with ", table.size(),
-                              " streams arrived; expected format 5 (coded) with ", count, " streams"});
+                              " streams arrived; expected format 5 (coded entries) with ", count, " streams"});
     }
     std::size_t begin = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -119,7 +121,7 @@ class encoded_parts {
   /// than the number of indices in `range`, or if part i is dense.
   [[nodiscard]] std::uint64_t sparse_entries(std::size_t i, index_range range) const {
     const facts& what = parts_[i].what;
-    if (what.format() != wire_format::coded)
+    if (what.format() != wire_format::entries_coded)
       raise<corrupt_message>({"stream ", i, " of an allgather has format ", static_cast<int>(what.format()),
                               "; expected format 5 (a coded sparse stream)"});
     detail::check_count(what.count(), range);

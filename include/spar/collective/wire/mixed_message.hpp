@@ -64,7 +64,7 @@ class mixed_message {
   [[nodiscard]] payload message() const noexcept {
     const auto sets = set_room_.span().first(static_cast<std::size_t>(end_ - set_room_.data()));
     const auto numbers = std::as_bytes(std::span(numbers_).first(numbers_added_));
-    return {wire_format::coded,
+    return {wire_format::entries_coded,
             entries_.count,
             {entries_.pieces[0], numbers, sets},
             entries_.plain_bytes + plain_ + numbers.size()};
@@ -93,9 +93,9 @@ class mixed_reader {
   /// `in` must have `numbers` numbers and sets, and at most one entry for each index of `range`.
   mixed_reader(const message_buffer& in, std::size_t numbers, index_range range)
       : in_(&in), numbers_(in.piece<std::uint64_t>(1)) {
-    if (in.head().format != wire_format::coded || numbers_.size() != numbers) {
+    if (in.head().format != wire_format::entries_coded || numbers_.size() != numbers) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(in.head().format), " with ", numbers_.size(),
-                              " numbers and sets arrived; expected format 5 (coded) with ", numbers});
+                              " numbers and sets arrived; expected format 5 (coded entries) with ", numbers});
     }
     detail::check_count(in.head().count, range);
     const auto sets = in.piece<std::byte>(2);

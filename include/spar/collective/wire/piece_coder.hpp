@@ -67,7 +67,7 @@ class piece_coder : public block_coder<Net, Codec> {
     (void)net; // a parameter only because its scheduler resumes this coroutine
     auto encoding = static_cast<const block_coder<Net, Codec>&>(coder).message(values, first, step, *room);
     const payload whole = co_await std::move(encoding);
-    if (whole.format == wire_format::encoded) co_return whole;
+    if (whole.format == wire_format::block_coded) co_return whole;
     const std::span<T> rounded(reinterpret_cast<T*>(room->data()), values.size());
     buffer<std::byte> encoded;
     for (std::size_t at = 0; at < values.size(); at += coder.piece_) {
@@ -75,7 +75,7 @@ class piece_coder : public block_coder<Net, Codec> {
       const std::span<const T> piece = values.subspan(at, size);
       auto again = static_cast<const block_coder<Net, Codec>&>(coder).message(piece, first + at, step, encoded);
       const payload one = co_await std::move(again);
-      if (one.format != wire_format::encoded) continue;
+      if (one.format != wire_format::block_coded) continue;
       coder.decode(one, rounded.subspan(at, size));
       if (!residual.empty()) residual.add_error(first + at, piece, std::as_const(rounded).data() + at);
     }

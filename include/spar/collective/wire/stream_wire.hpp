@@ -58,7 +58,7 @@ payload encode_entries(channel<Net> net, const Codec& codec, coo_span<T, Index> 
     net.note_coded_indices(entries.size(), bytes.indices);
     net.note_coded_values(components(entries.values).size(), bytes.values);
   }
-  return {wire_format::coded,
+  return {wire_format::entries_coded,
           entries.size(),
           {std::as_const(room).span().first(bytes)},
           entries.size() * (sizeof(T) + sizeof(Index))};
@@ -95,7 +95,7 @@ answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const
       return answered(net, encode_entries(net, streams, v.entries(), range, room));
   }
   if constexpr (storage::plain_blocks<Storage>) {
-    return answered(net, encode(v.values()));
+    return answered(net, view_message(v.values()));
   } else {
     const auto blocks = storage::blocks_of(store);
     return block_coder(net, blocks).message(v.values(), v.first(), step, room);
@@ -108,14 +108,14 @@ answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const
 template <element T, index_type Index, transport Net, class Storage>
 sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& came, std::uint64_t n,
                                       index_range range) {
-  if (came.format == wire_format::coded) {
+  if (came.format == wire_format::entries_coded) {
     check_count(came.count, range);
     auto out = sparse_stream<T, Index>::sparse(net.memory(), n, came.count);
     const entry_room<T, Index> to{out.indices(), out.values()};
     decode_entries(net, storage::streams_of(store), came.pieces[0], range, to);
     return out;
   }
-  if (storage::plain_blocks<Storage> && came.format == wire_format::encoded) {
+  if (storage::plain_blocks<Storage> && came.format == wire_format::block_coded) {
     raise<corrupt_message>(
         {"an encoded block of ", came.count,
          " values arrived; expected plain values, because the storage of this rank does not encode dense values"});
@@ -171,8 +171,8 @@ class outgoing {
     if constexpr (storage::is_exact<Storage>) {
       return v;
     } else {
-      const bool lossy = message_.format == wire_format::encoded ||
-                         (message_.format == wire_format::coded && !storage::streams_type<Storage>::exact);
+      const bool lossy = message_.format == wire_format::block_coded ||
+                         (message_.format == wire_format::entries_coded && !storage::streams_type<Storage>::exact);
       if (!lossy) return v;
       decoded_ = detail::decode_stream<T, Index>(net, store, message_, v.dimension(), range);
       if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
@@ -205,7 +205,7 @@ class outgoing<Storage, T, Index> {
   template <transport Net>
   [[gnu::noinline]] ready<payload> operator()(channel<Net>, const Storage& store, const stream_view<T, Index>& v,
                                               index_range, std::uint64_t) const noexcept {
-    return ready<payload>(v.is_dense() ? encode(v.values()) : storage::streams_of(store).lend(v.entries()));
+    return ready<payload>(v.is_dense() ? view_message(v.values()) : storage::streams_of(store).lend(v.entries()));
   }
   /// Returns `v`, because nothing is rounded.
   template <transport Net>
@@ -269,8 +269,8 @@ class incoming : public message_buffer {
       if (h.format == wire_format::sparse)
         return detail::borrow<T, Index>(net, storage::streams_of(store), *this, range, when);
     }
-    const bool coded = workspace_of<Net>::decodes_entries && h.format == wire_format::coded;
-    if (!coded && h.format != wire_format::encoded) {
+    const bool coded = workspace_of<Net>::decodes_entries && h.format == wire_format::entries_coded;
+    if (!coded && h.format != wire_format::block_coded) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(h.format),
                               " arrived; expected a format that the storage of this rank can decode: 2 (dense values), "
                               "3 (encoded block), 5 (coded entries), or 1 (plain entries) with a storage like coo"});
@@ -325,12 +325,13 @@ class relayed {
     const wire_format format = in.head().format;
     owned_ = true;
     if constexpr (!storage::copies_nothing<Storage, T, Index>) {
-      if ((format == wire_format::coded && workspace_of<Net>::decodes_entries) || format == wire_format::encoded) {
+      if ((format == wire_format::entries_coded && workspace_of<Net>::decodes_entries) ||
+          format == wire_format::block_coded) {
         const payload came = in.arrived_payload();
         held_ = detail::decode_stream<T, Index>(net, store, came, in.head().dimension, range);
         bytes_ = buffer<std::byte>(net.work().memory(), came.pieces[0].size());
         net.work().copy(bytes_.data(), came.pieces[0]);
-        const std::uint64_t plain = format == wire_format::coded ? came.count * (sizeof(T) + sizeof(Index)) : 0;
+        const std::uint64_t plain = format == wire_format::entries_coded ? came.count * (sizeof(T) + sizeof(Index)) : 0;
         message_ = {format, came.count, {std::as_const(bytes_).span()}, plain};
         view_ = std::as_const(held_).view();
         return answered(net);
@@ -339,7 +340,7 @@ class relayed {
     return after(net, in.view(net, store, range), [this, net](const stream_view<T, Index>& came) {
       held_ = net.work().duplicate(came);
       view_ = std::as_const(held_).view();
-      message_ = encode(view_);
+      message_ = view_message(view_);
     });
   }
 

@@ -23,13 +23,13 @@ namespace spar {
 
 /// The format of the payload of a message, that is, the contents of its pieces.
 enum class wire_format : std::uint8_t {
-  sparse = 1,  ///< piece 0: the indices of `count` entries; piece 1: their values
-  dense = 2,   ///< piece 0, continued in piece 1 if present: `count` values
-  encoded = 3, ///< piece 0, continued in piece 1 if present: the bytes of a block codec
-  parts = 4,   ///< piece 0: where each stream ends (64 bits each); piece 1: all indices; piece 2: all values
+  sparse = 1,      ///< piece 0: the indices of `count` entries; piece 1: their values
+  dense = 2,       ///< piece 0, continued in piece 1 if present: `count` values
+  block_coded = 3, ///< piece 0, continued in piece 1 if present: the bytes of a block codec
+  parts = 4,       ///< piece 0: where each stream ends (64 bits each); piece 1: all indices; piece 2: all values
   /// piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format per stream, or, in a
   /// `mixed_message`, numbers, with sets and values in piece 2
-  coded = 5,
+  entries_coded = 5,
   absent = 6 ///< no stream, in place of a stream that the rank does not send (see sum_if_short)
 };
 

@@ -19,7 +19,7 @@ struct share_nccl_id {
     const std::span<ncclUniqueId> all(id, 1);
     if (net.rank() == 0) {
       for (rank_t peer = 1; peer < net.size(); ++peer) {
-        auto sending = net.send(peer, {.format = wire_format::encoded, .count = 1, .pieces = {std::as_bytes(all)}});
+        auto sending = net.send(peer, {.format = wire_format::block_coded, .count = 1, .pieces = {std::as_bytes(all)}});
         co_await sending;
       }
     } else {
