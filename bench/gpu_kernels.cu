@@ -219,7 +219,7 @@ class benchmark {
     add("finish", 8 * nd, 0, restore, [this] { kernel::start_finish(x.data, n, 4, spar::average{}, nullptr); });
     add("find_any", 4 * nd, 0, nothing, [this] {
       kernel::start_find_any(source.data, n, reinterpret_cast<std::uint32_t*>(reached.data),
-                             spar::detail::device_codec<spar::storage::half>::refuses{}, nullptr);
+                             spar::detail::device_codec<spar::storage::as_half>::refuses{}, nullptr);
     });
     add("count_reached, 31 probes", 4 * nd, 0, nothing, [this] {
       kernel::magnitude_probes<float> probes{{}, 31};

@@ -264,7 +264,7 @@ TEST(bad_input, more_dense_values_than_a_schedule_for_streams_has_indices_for) {
     };
     refuses(spar::ssar_split{});
     refuses(spar::gather_and_merge{});
-    refuses(spar::compose(spar::storage::half{}, spar::rabenseifner{}));
+    refuses(spar::compose(spar::storage::as_half{}, spar::rabenseifner{}));
     refuses(spar::compose(spar::selector::exact_topk{.k = 3}, spar::ring{})); // entries have 32-bit indices
     EXPECT_EQ(net.statistics().messages_sent, 0U);
     spar::allreduce(net, std::span<float>(x), spar::ssar_split{}); // the group still works
@@ -279,7 +279,7 @@ TEST(bad_input, as_many_dense_values_are_for_schedules_of_values_and_as_many_ind
   };
   accepts(spar::compose(spar::ring{}));
   accepts(spar::compose(spar::rabenseifner{}));
-  accepts(spar::compose(spar::storage::half{}, spar::ring{}));
+  accepts(spar::compose(spar::storage::as_half{}, spar::ring{}));
   spar::thread_group group{2};
   group.run([](spar::threads& net) { // a stream with 64-bit indices
     const std::vector<std::uint64_t> indices{n - 1};

@@ -462,7 +462,7 @@ static_assert(!spar::part_for<model_part<slip::no_options>, spar::slot::topology
               "ranks could not compare its options");
 static_assert(spar::part_for<spar::everything, spar::slot::selector> &&
               spar::part_for<spar::storage::coo, spar::slot::storage> &&
-              spar::part_for<spar::storage::half, spar::slot::storage> &&
+              spar::part_for<spar::storage::as_half, spar::slot::storage> &&
               spar::part_for<spar::flat, spar::slot::topology> && spar::part_for<spar::ring, spar::slot::schedule>);
 static_assert(!spar::part<spar::sparcml>, "a composition is not a part of another composition");
 
@@ -563,7 +563,7 @@ static_assert(composed_reduces_streams<spar::recursive_doubling> && composed_red
               composed_reduces_streams<spar::rabenseifner> && composed_reduces_streams<spar::ssar_split> &&
               composed_reduces_streams<spar::dsar_split> && reduces_streams<spar::sparcml> &&
               reduces_streams<quantised_split<2>>);
-static_assert(composed_reduces_streams<spar::ring, spar::storage::half>, "it reduces streams as dense values");
+static_assert(composed_reduces_streams<spar::ring, spar::storage::as_half>, "it reduces streams as dense values");
 template <class Selector>
 using chosen = spar::composition<Selector, spar::storage::coo, spar::flat, spar::cheapest>;
 static_assert(!reduces_streams<chosen<spar::selector::nonzeros>>, "a selector takes entries from dense values");
@@ -598,8 +598,9 @@ static_assert(reduces_vectors<spar::recursive_doubling> && reduces_vectors<spar:
 static_assert(!reduces_vectors<spar::ssar_split> && reduces_vectors<stored<spar::storage::coo, spar::ssar_split>>,
               "a composition converts dense values to a stream for a schedule that takes only streams");
 static_assert(reduces_vectors<spar::sparcml> && reduces_vectors<chosen<spar::selector::nonzeros>>);
-static_assert(!spar::dense_allreduce<stored<spar::storage::half, spar::ring>, spar::threads, std::int32_t, spar::sum>,
-              "integers cannot be rounded");
+static_assert(
+    !spar::dense_allreduce<stored<spar::storage::as_half, spar::ring>, spar::threads, std::int32_t, spar::sum>,
+    "integers cannot be rounded");
 
 // --- residual_allreduce ---
 

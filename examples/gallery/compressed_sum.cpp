@@ -44,7 +44,7 @@ int main() {
     std::vector<float> exact = values_of(net.rank());
     spar::allreduce(net, std::span(exact), spar::ring{});
 
-    sum(net, exact, spar::storage::bfloat16{});
+    sum(net, exact, spar::storage::as_bfloat16{});
     sum(net, exact, spar::storage::qsgd<8>{}); // 8 bits, and a scale for each 1024 values
     sum(net, exact, spar::storage::qsgd<4>{});
   });

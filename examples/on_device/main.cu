@@ -28,7 +28,7 @@ std::size_t reduce(spar::threads& net) {
   spar::device_span gradient(pointer, n, stream); // n values in device memory, and your CUDA stream
 
   spar::allreduce(gpu, gradient, spar::ring{}, spar::average{});
-  spar::allreduce(gpu, gradient, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 1 << 18}));
+  spar::allreduce(gpu, gradient, spar::compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 1 << 18}));
 
   // A sparse stream: the first 1000 of these values at every tenth index.
   constexpr std::size_t count = 1000;

@@ -155,7 +155,7 @@ TEST(stream_wire, a_sender_keeps_what_receivers_decode_and_its_error) {
   values lost(n);
   lost[range.begin] = 0x1p-11F;
   for (const mode where : all_modes) {
-    const outcome out = sent(where, spar::storage::half{}, true, x);
+    const outcome out = sent(where, spar::storage::as_half{}, true, x);
     EXPECT_EQ(out.received, rounded) << where;
     EXPECT_EQ(out.sent, rounded) << where;
     EXPECT_EQ(out.residual, lost) << where;

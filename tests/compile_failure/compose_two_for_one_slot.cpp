@@ -3,7 +3,7 @@
 #include <spar/spar.hpp>
 
 #ifdef POSITIVE_CONTROL
-const auto reduce = spar::compose(spar::ring{}, spar::storage::half{});
+const auto reduce = spar::compose(spar::ring{}, spar::storage::as_half{});
 #else
 const auto reduce = spar::compose(spar::ring{}, spar::rabenseifner{});
 #endif

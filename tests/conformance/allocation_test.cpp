@@ -249,8 +249,8 @@ template <class Algorithm>
 class allocations : public testing::Test {};
 using adaptive = spar::split_allgather<>;
 template <class A>
-using coded = spar::composition<spar::everything, spar::storage::then<spar::storage::coded<>, spar::storage::bfloat16>,
-                                spar::flat, A>;
+using coded = spar::composition<spar::everything,
+                                spar::storage::then<spar::storage::coded<>, spar::storage::as_bfloat16>, spar::flat, A>;
 using algorithms =
     testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
                    quantised_split<8>, adaptive, spar::gather_and_merge, spar::sparcml, coded<doubling_in_parts<3>>,
@@ -332,7 +332,7 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<spar::ring>>();
   expect_no_dense_allocations<dense_allreduce<spar::rabenseifner>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::ring>>>();
-  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::bfloat16, spar::recursive_doubling>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::recursive_doubling>>>();
   expect_no_dense_allocations<dense_allreduce<spar::cheapest>>();
   expect_no_dense_allocations<strided_allreduce>();
 }

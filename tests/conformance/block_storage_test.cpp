@@ -24,13 +24,13 @@ class block_storage : public testing::Test {
 };
 TYPED_TEST_SUITE(block_storage, stored_algorithms);
 
-TYPED_TEST(block_storage, bfloat16) { this->template check<spar::storage::bfloat16>(1, 0x1p-8); }
+TYPED_TEST(block_storage, bfloat16) { this->template check<spar::storage::as_bfloat16>(1, 0x1p-8); }
 #if SPAR_ALL_CASES
 TYPED_TEST(block_storage, qsgd) {
   this->template check<then<spar::storage::coo, spar::storage::qsgd<8>>>(0, 1.01 / 127);
 }
 TYPED_TEST(block_storage, half_after_a_stream_codec) {
-  this->template check<then<varint, spar::storage::half>>(2, 0x1p-10);
+  this->template check<then<varint, spar::storage::as_half>>(2, 0x1p-10);
 }
 #endif
 

@@ -622,20 +622,20 @@ TEST(error_bound, of_known_compositions) {
   near(spar::error_bound(spar::recursive_doubling{}, 8, 1.0), 8 * power(u, 3));
   near(spar::error_bound(spar::rabenseifner{}, 6, 1.0), 6 * power(u, 3));
   near(spar::error_bound<double>(spar::ring{}, 4, 5.0), 20 * 3 * 0x1p-53);
-  const auto bf16 = spar::storage::bfloat16{};
+  const auto bf16 = spar::storage::as_bfloat16{};
   near(spar::error_bound(spar::compose(bf16, spar::ring{}), 4, 1.0),
        4 * ((1 + power(0x1p-8, 4)) * (1 + power(u, 3)) - 1));
   near(spar::error_bound(spar::compose(bf16, spar::dsar_split{}), 4, 1.0),
        4 * ((1 + power(0x1p-8, 2)) * (1 + power(u, 3)) - 1));
-  using dense_phase = spar::storage::then<spar::storage::coo, spar::storage::bfloat16>;
+  using dense_phase = spar::storage::then<spar::storage::coo, spar::storage::as_bfloat16>;
   near(spar::error_bound(spar::compose(dense_phase{}, spar::dsar_split{}), 4, 1.0),
        4 * ((1 + 0x1p-8) * (1 + power(u, 3)) - 1));
   near(spar::error_bound(spar::compose(spar::storage::coded<7>{}, spar::ssar_split{}), 4, 1.0),
        4 * ((1 + power(0x1p-8, 2)) * (1 + power(u, 3)) - 1));
   near(spar::error_bound(spar::compose(spar::storage::coded<>{}, spar::ssar_split{}), 4, 1.0), 4 * power(u, 3));
   // The absolute error of half: c P 2^-25, where c is the number of encodings.
-  EXPECT_GE(spar::error_bound(spar::compose(spar::storage::half{}, spar::ring{}), 4, 0.0), 16 * 0x1p-25);
-  EXPECT_LE(spar::error_bound(spar::compose(spar::storage::half{}, spar::ring{}), 4, 0.0), 17 * 0x1p-25);
+  EXPECT_GE(spar::error_bound(spar::compose(spar::storage::as_half{}, spar::ring{}), 4, 0.0), 16 * 0x1p-25);
+  EXPECT_LE(spar::error_bound(spar::compose(spar::storage::as_half{}, spar::ring{}), 4, 0.0), 17 * 0x1p-25);
   // A sum that may overflow has no bound.
   EXPECT_EQ(spar::error_bound(spar::ring{}, 4, 1e38), std::numeric_limits<double>::infinity());
   EXPECT_LT(spar::error_bound(spar::ring{}, 3, 1e38), 1e33);

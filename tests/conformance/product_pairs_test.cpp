@@ -176,7 +176,7 @@ TEST(product_pairs, bucket_topk_by_a_tree_of_topk) {
 
 TEST(product_pairs, nonzeros_in_half_precision) {
   meet_all("nonzeros, half, flat, recursive_doubling",
-           spar::compose(spar::selector::nonzeros{}, spar::storage::half{}, spar::recursive_doubling{}), 3);
+           spar::compose(spar::selector::nonzeros{}, spar::storage::as_half{}, spar::recursive_doubling{}), 3);
   meet_all("nonzeros, coo, flat, quantile_owners", spar::compose(spar::selector::nonzeros{}, spar::quantile_owners{}),
            4);
 }
@@ -189,7 +189,7 @@ TEST(product_pairs, zfp_of_the_largest) {
 #endif
 
 TEST(product_pairs, everything) {
-  meet_all("everything, bfloat16, flat, ring", spar::compose(spar::storage::bfloat16{}, spar::ring{}), 3);
+  meet_all("everything, bfloat16, flat, ring", spar::compose(spar::storage::as_bfloat16{}, spar::ring{}), 3);
   meet_all("everything, dense, flat, rabenseifner", spar::compose(spar::storage::dense{}, spar::rabenseifner{}), 4);
   meet_all("everything, coo, flat, cheapest", spar::sparcml{}, 5);
 }

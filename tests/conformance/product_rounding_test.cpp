@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto rounding_storages = std::tuple{
     named_model("rounded", rounded{}),
-    named_model("then<rounded, half>", then<rounded, spar::storage::half>{}),
+    named_model("then<rounded, as_half>", then<rounded, spar::storage::as_half>{}),
 };
 constexpr auto some_selectors = std::tuple{
     named_model("everything", spar::everything{}),

@@ -28,7 +28,7 @@ namespace {
 constexpr auto all_storages = std::tuple_cat(exact_storages, short_storages, zfp_storages, quantised_storages);
 #else
 constexpr auto all_storages =
-    std::tuple_cat(exact_storages, short_storages, std::tuple{named_model("zfp", spar::storage::half{})},
+    std::tuple_cat(exact_storages, short_storages, std::tuple{named_model("zfp", spar::storage::as_half{})},
                    quantised_storages); // all block codecs have the same verdicts
 #endif
 

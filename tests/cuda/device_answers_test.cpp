@@ -27,7 +27,7 @@
 namespace {
 
 using cuda_double::device_array;
-using spar::compose, spar::selector::exact_topk, spar::storage::bfloat16;
+using spar::compose, spar::selector::exact_topk, spar::storage::as_bfloat16;
 
 class device_answers : public testing::Test {
  protected:
@@ -123,15 +123,15 @@ TEST_F(device_answers, other_calls_go_on_until_a_number_of_entries_is_known) {
 }
 
 TEST_F(device_answers, other_calls_go_on_until_a_codec_knows_whether_it_can_encode) {
-  other_calls_go_on(compose(bfloat16{}, spar::ring{.piece = 64}));
+  other_calls_go_on(compose(as_bfloat16{}, spar::ring{.piece = 64}));
 #if SPAR_ALL_CASES
-  other_calls_go_on(compose(bfloat16{}, spar::recursive_doubling{.piece = 64}));
+  other_calls_go_on(compose(as_bfloat16{}, spar::recursive_doubling{.piece = 64}));
 #endif
   spar::tree_node root;
   for (const spar::rank_t rank : {0, 1}) root.children.emplace_back().rank = rank;
   const spar::tree hosts(root);
   const spar::tree_plans plans(hosts);
-  other_calls_go_on(spar::flexreduce(plans, bfloat16{}));
+  other_calls_go_on(spar::flexreduce(plans, as_bfloat16{}));
 }
 
 /// Rank 1 begins the call on the host only after the call on the device, for which rank 0 never waits before.
@@ -209,12 +209,12 @@ void error_of_cuda_ends_the_call(const Algorithm& given) {
 
 TEST_F(device_answers, an_error_of_cuda_ends_the_call_on_all_ranks) {
   error_of_cuda_ends_the_call(top_k);
-  error_of_cuda_ends_the_call(compose(bfloat16{}, spar::ring{.piece = 64}));
+  error_of_cuda_ends_the_call(compose(as_bfloat16{}, spar::ring{.piece = 64}));
   spar::tree_node root;
   for (const spar::rank_t rank : {0, 1}) root.children.emplace_back().rank = rank;
   const spar::tree hosts(root);
   const spar::tree_plans plans(hosts);
-  error_of_cuda_ends_the_call(spar::flexreduce(plans, bfloat16{}));
+  error_of_cuda_ends_the_call(spar::flexreduce(plans, as_bfloat16{}));
 }
 
 /// `abort` returns when this rank uses no buffers of other ranks any more, also if its device is late.

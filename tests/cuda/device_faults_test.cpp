@@ -41,7 +41,7 @@ struct device_faults : faults<typename Case::collective> {
 };
 
 using doubling = dense<spar::recursive_doubling>;
-using short_ring = dense<in_pieces<spar::storage::bfloat16, spar::ring>>;
+using short_ring = dense<in_pieces<spar::storage::as_bfloat16, spar::ring>>;
 using coded_doubling = dense<in_pieces<spar::storage::qsgd<8>, spar::recursive_doubling>>;
 using cases =
     testing::Types<device_case<doubling, through_the_host>, device_case<dense<spar::ring>, through_the_host>,

@@ -86,7 +86,7 @@ TEST_F(entries_on_device, keep_what_the_schedule_drops) {
 }
 
 TEST_F(entries_on_device, become_dense_sums_that_a_codec_rounds) {
-  using spar::storage::bfloat16, spar::storage::then, spar::storage::coo;
+  using spar::storage::as_bfloat16, spar::storage::then, spar::storage::coo;
 #if SPAR_ALL_CASES
   using spar::storage::qsgd;
 #endif
@@ -104,12 +104,13 @@ TEST_F(entries_on_device, become_dense_sums_that_a_codec_rounds) {
       compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.density = 0.9}, spar::recursive_doubling{}),
                                spar::average{});
       compare_on_device<float>(
-          ranks, 300, spar::compose(exact_topk{.density = 0.6}, then<coo, bfloat16>{}, spar::recursive_doubling{}));
+          ranks, 300, spar::compose(exact_topk{.density = 0.6}, then<coo, as_bfloat16>{}, spar::recursive_doubling{}));
     }
 #if SPAR_ALL_CASES
-    compare_on_device<float>(ranks, 300, spar::compose(bfloat16{}, spar::split_allgather{}));
-    compare_on_device<float>(ranks, 300, spar::compose(bfloat16{}, spar::ring{.piece = 64}));
-    compare_on_device<float>(ranks, 300, spar::compose(spar::storage::half{}, spar::recursive_doubling{.piece = 64}));
+    compare_on_device<float>(ranks, 300, spar::compose(as_bfloat16{}, spar::split_allgather{}));
+    compare_on_device<float>(ranks, 300, spar::compose(as_bfloat16{}, spar::ring{.piece = 64}));
+    compare_on_device<float>(ranks, 300,
+                             spar::compose(spar::storage::as_half{}, spar::recursive_doubling{.piece = 64}));
     compare_on_device<float>(ranks, 300, spar::compose(qsgd<8>{}, spar::recursive_doubling{}));
 #endif
   }
@@ -201,7 +202,7 @@ TEST_F(entries_on_device, are_reduced_as_streams_of_the_program) {
     compare_with(spar::recursive_doubling{}, spar::sum{});
     compare_with(spar::gather_and_merge{}, spar::average{});
     compare_with(spar::dsar_split{}, spar::sum{});
-    compare_with(spar::compose(spar::storage::bfloat16{}, spar::recursive_doubling{}), spar::sum{});
+    compare_with(spar::compose(spar::storage::as_bfloat16{}, spar::recursive_doubling{}), spar::sum{});
     const auto whole = spar::allreduce(gpu, on_device_view::dense(100, 0, {x.data(), 100}), work);
     const auto expected = spar::allreduce(net, spar::dense_view(std::span(values).first(100)));
     EXPECT_EQ(bits(std::span<const float>(cuda_double::values_at(whole.values().data(), whole.count(), work))),

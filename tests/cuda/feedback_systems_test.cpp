@@ -23,7 +23,7 @@ TEST_F(feedback, keeps_what_the_schedule_drops) {
 
 TEST_F(feedback, keeps_what_the_storage_rounds) {
   using rounding = spar_test::gap_codec<false>;
-  using spar::storage::bfloat16, spar::storage::qsgd, spar::storage::then, spar::storage::coo;
+  using spar::storage::as_bfloat16, spar::storage::qsgd, spar::storage::then, spar::storage::coo;
   for (const spar::rank_t ranks : {1, 2, 3, 5}) {
     cuda_double::reset(static_cast<std::uint64_t>(ranks));
     const exact_topk select{.k = 50};
@@ -32,7 +32,7 @@ TEST_F(feedback, keeps_what_the_storage_rounds) {
     const spar::tree_plans plans(spar_test::two_hosts(ranks));
     const threshold_reuse reuse{.k = 50, .period = 3};
     compare<float>(ranks, 600, spar::compose(reuse, rounding{}, spar::on_tree(plans), spar::balanced_owners{}));
-    compare<float>(ranks, 600, spar::compose(bfloat16{}, spar::ring{.piece = 64}));
+    compare<float>(ranks, 600, spar::compose(as_bfloat16{}, spar::ring{.piece = 64}));
   }
 }
 

@@ -72,7 +72,7 @@ void run(bool takes_device_memory, bool checksums, bool allowed = true) {
     EXPECT_EQ(mpi_double::sent, in_place ? 2 * 2 * (net.size() - 1) * segments : 0);
     EXPECT_EQ(mpi_double::received, mpi_double::sent);
     compare(net, 6001, spar::recursive_doubling{});
-    compare(net, 6001, spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 3000}));
+    compare(net, 6001, spar::compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 3000}));
     mpi_double::sent = 0;
     const spar::selector::exact_topk select{.k = 3000};
     compare(net, 5000, spar::compose(select, spar::recursive_doubling{}));
@@ -259,7 +259,7 @@ int fail_everywhere(const std::string& text, void (*plan)(std::uint64_t), std::u
 template <class Net, class Done>
 void make_calls(Net& net, spar::device_span<float> x, Done no_more_failures) {
   spar::on_device gpu(net);
-  spar::allreduce(gpu, x, spar::compose(spar::storage::half{}, spar::ring{}));
+  spar::allreduce(gpu, x, spar::compose(spar::storage::as_half{}, spar::ring{}));
   spar::allreduce(gpu, x, spar::compose(spar::selector::exact_topk{.k = 1500}, spar::recursive_doubling{}));
   no_more_failures();
   float all_have_ended = 1;

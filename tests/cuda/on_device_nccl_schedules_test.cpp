@@ -87,9 +87,9 @@ auto start_by(kind what, Start start) {
   case kind::rabenseifner:
     return start(spar::rabenseifner{});
   case kind::short_ring:
-    return start(compose(spar::storage::bfloat16{}, spar::ring{.piece = 150}));
+    return start(compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 150}));
   case kind::short_doubling:
-    return start(compose(spar::storage::half{}, spar::recursive_doubling{}));
+    return start(compose(spar::storage::as_half{}, spar::recursive_doubling{}));
   case kind::qsgd_doubling:
     return start(compose(spar::storage::qsgd<8>{.bucket = 64}, spar::recursive_doubling{.piece = 128}));
   case kind::top_k:

@@ -68,7 +68,7 @@ TEST_F(on_device_nccl, has_the_bits_of_the_host) {
     compare(ranks, 700, spar::ring{}, seeds);
     compare(ranks, 300, spar::recursive_doubling{}, seeds);
     compare(ranks, 500, spar::rabenseifner{}, seeds);
-    compare(ranks, 700, compose(spar::storage::bfloat16{}, spar::ring{.piece = 100}), seeds);
+    compare(ranks, 700, compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 100}), seeds);
     compare(ranks, 300, compose(spar::storage::qsgd<8>{.bucket = 64}, spar::recursive_doubling{.piece = 128}), seeds);
     compare(ranks, 1, spar::ring{}, 3);
   }
@@ -173,13 +173,13 @@ TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle) {
   const auto on_device = [](net_type& net, spar::device_span<float> x, spar::device_span<float> y) {
     spar::on_device gpu(net);
     auto first = spar::start_allreduce(gpu, x, spar::recursive_doubling{});
-    spar::allreduce(gpu, y, compose(spar::storage::bfloat16{}, spar::ring{.piece = 50}));
+    spar::allreduce(gpu, y, compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 50}));
     first.wait();
   };
   const auto on_threads = [](net_type& net, spar::device_span<float> x, spar::device_span<float> y) {
     auto a = cuda_double::values_at(x.data, 300, x.stream), b = cuda_double::values_at(y.data, 500, y.stream);
     auto first = spar::start_allreduce(net, std::span(a), spar::recursive_doubling{});
-    spar::allreduce(net, std::span(b), compose(spar::storage::bfloat16{}, spar::ring{.piece = 50}));
+    spar::allreduce(net, std::span(b), compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 50}));
     first.wait();
     cuda_double::put(x.stream, [=] { std::copy(a.begin(), a.end(), x.data), std::copy(b.begin(), b.end(), y.data); });
   };
@@ -204,7 +204,7 @@ TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle_above_a_decorator) {
       {
         spar::faulty reads_payloads(net, {});
         spar::on_device gpu(reads_payloads);
-        spar::allreduce(gpu, spar::device_span(x.data(), 300), compose(spar::storage::bfloat16{}, spar::ring{}));
+        spar::allreduce(gpu, spar::device_span(x.data(), 300), compose(spar::storage::as_bfloat16{}, spar::ring{}));
       }
       beside.wait();
       return x.read(nullptr);
@@ -216,7 +216,7 @@ TEST_F(on_device_nccl, allocates_only_while_nccl_is_idle_above_a_decorator) {
 /// Error feedback moves rounding errors to the device, or entries on it, while messages are in flight; a call on the
 /// host is beside it.
 TEST_F(on_device_nccl, error_feedback_and_staged_allocate_only_while_nccl_is_idle) {
-  const auto rounds = compose(spar::storage::bfloat16{}, spar::ring{.piece = 60});
+  const auto rounds = compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 60});
   const auto sparse = compose(spar::selector::threshold_reuse{.k = 60}, spar::balanced_owners{});
   const auto run = [&](net_type& net, bool device) {
     const stream work;
@@ -397,7 +397,7 @@ int fail_everywhere(const std::string& text, std::size_t eager, Plan plan, Count
       if (net.rank() == 1) plan(number);
       spar::on_device gpu(net);
       try {
-        spar::allreduce(gpu, spar::device_span(x->data(), 300), compose(spar::storage::bfloat16{}, spar::ring{}));
+        spar::allreduce(gpu, spar::device_span(x->data(), 300), compose(spar::storage::as_bfloat16{}, spar::ring{}));
         spar::allreduce(gpu, spar::device_span(x->data(), 300), spar::recursive_doubling{});
       } catch (...) {
         x.reset(); // a program may free the values at once

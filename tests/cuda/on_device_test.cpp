@@ -35,7 +35,7 @@
 namespace {
 
 using cuda_double::device_array, cuda_double::stream;
-using spar::compose, spar::storage::bfloat16, spar::storage::half;
+using spar::compose, spar::storage::as_bfloat16, spar::storage::as_half;
 
 static_assert(!spar::communicates<spar::on_device<spar::threads>>); // no collective of the host takes it by mistake
 
@@ -135,13 +135,13 @@ TEST_F(on_device, has_the_bits_of_the_host) {
         compare<std::int32_t>(ranks, 100, spar::ring{}, spar::maximum{});
         compare<float>(ranks, 100, spar::recursive_doubling{}, spar::average{});
       }
-      compare<float>(ranks, 700, compose(bfloat16{}, spar::ring{.piece = 100}));
+      compare<float>(ranks, 700, compose(as_bfloat16{}, spar::ring{.piece = 100}));
       if (spar_test::runs_case(2, ranks)) {
         compare<float>(ranks, 300, compose(spar::storage::qsgd<8>{.bucket = 64}, spar::ring{.piece = 50}));
-        compare<float>(ranks, 300, compose(half{}, spar::recursive_doubling{.piece = 128}));
+        compare<float>(ranks, 300, compose(as_half{}, spar::recursive_doubling{.piece = 128}));
       }
       compare<float>(ranks, ranks == 3 ? 4000 : 0, spar::ring{}); // large messages, which threads do not copy
-      compare<float>(ranks, 1, compose(bfloat16{}, spar::recursive_doubling{}));
+      compare<float>(ranks, 1, compose(as_bfloat16{}, spar::recursive_doubling{}));
     }
   }
 }
@@ -158,7 +158,7 @@ TEST_F(on_device, runs_flexreduce) {
   cuda_double::reset(7);
   cuda_double::let_peers_reach_each_other(false);
   compare<float>(5, 500, spar::flexreduce(plans));
-  compare<float>(5, 500, spar::flexreduce(plans, bfloat16{}));
+  compare<float>(5, 500, spar::flexreduce(plans, as_bfloat16{}));
 }
 
 TEST_F(on_device, sends_values_that_a_codec_cannot_encode) {
@@ -184,8 +184,8 @@ TEST_F(on_device, sends_values_that_a_codec_cannot_encode) {
     });
     EXPECT_EQ(got, expected);
   };
-  compare_with_host(compose(half{}, spar::ring{.piece = 64}));
-  compare_with_host(compose(half{}, spar::recursive_doubling{.piece = 64}));
+  compare_with_host(compose(as_half{}, spar::ring{.piece = 64}));
+  compare_with_host(compose(as_half{}, spar::recursive_doubling{.piece = 64}));
 }
 
 #ifdef SPAR_HAS_ZFP
@@ -298,9 +298,9 @@ TEST_F(on_device, lends_whole_blocks) {
       return counted.sent().messages;
     })[0];
   };
-  const auto ring = compose(bfloat16{}, spar::ring{.piece = 40});
+  const auto ring = compose(as_bfloat16{}, spar::ring{.piece = 40});
   EXPECT_EQ(messages(ring), 4U);
-  EXPECT_EQ(messages(compose(half{}, spar::recursive_doubling{.piece = 40})), 1U); // to its partner
+  EXPECT_EQ(messages(compose(as_half{}, spar::recursive_doubling{.piece = 40})), 1U); // to its partner
   using qsgd = spar::storage::qsgd<8>;
   EXPECT_EQ(messages(compose(qsgd{.bucket = 20}, spar::ring{.piece = 40})), 4U);
   EXPECT_EQ(messages(compose(qsgd{.bucket = 30}, spar::ring{.piece = 40})), 4U * 5); // a piece ends within a bucket
@@ -360,7 +360,7 @@ TEST_F(on_device, uses_its_memory_again) {
       const device_array<float> x(values_of<float>(net.rank(), 500));
       spar::on_device gpu(net);
       const auto call = [&] {
-        spar::allreduce(gpu, spar::device_span(x.data(), 500), compose(bfloat16{}, spar::ring{.piece = 100}));
+        spar::allreduce(gpu, spar::device_span(x.data(), 500), compose(as_bfloat16{}, spar::ring{.piece = 100}));
         meet(net); // all ranks have ended the call
       };
       call();
@@ -387,7 +387,7 @@ TEST_F(on_device, every_failing_call_of_cuda_ends_the_call_of_all_ranks) {
         const device_array<float> x(values_of<float>(net.rank(), 200));
         if (net.rank() == 1) cuda_double::fail_at(at);
         spar::on_device gpu(net);
-        spar::allreduce(gpu, spar::device_span(x.data(), 200), compose(bfloat16{}, spar::ring{}));
+        spar::allreduce(gpu, spar::device_span(x.data(), 200), compose(as_bfloat16{}, spar::ring{}));
         spar::allreduce(gpu, spar::device_span(x.data(), 200), spar::recursive_doubling{});
         cuda_double::fail_at(1U << 30);
         meet(net); // finds a late failure of rank 1

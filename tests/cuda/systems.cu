@@ -254,8 +254,8 @@ void compare_all() {
   compare_entries_on_host("Ok-Topk, on the host", ok_topk);
   compare_dense("ring", spar::ring{});
   compare_dense("ring, QSGD", compose(spar::storage::qsgd<8>{}, spar::ring{}));
-  compare_dense("ring, bfloat16", compose(spar::storage::bfloat16{}, spar::ring{}));
-  compare_dense("ring, half", compose(spar::storage::half{}, spar::ring{}));
+  compare_dense("ring, bfloat16", compose(spar::storage::as_bfloat16{}, spar::ring{}));
+  compare_dense("ring, half", compose(spar::storage::as_half{}, spar::ring{}));
 #if __has_include(<zfp.h>)
   compare_dense("ring, zfp", compose(spar::storage::zfp{}, spar::ring{}));
 #endif

@@ -32,10 +32,10 @@ void sum_values(Net& net, std::vector<T>& x, const spar::tree_plans& plans, cons
   by(rabenseifner{});
   by(recursive_doubling{});
   by(compose(store::qsgd<8>{}, ring{}));
-  by(compose(store::bfloat16{}, recursive_doubling{}));
+  by(compose(store::as_bfloat16{}, recursive_doubling{}));
   by(compose(store::named_codec("none"), cheapest{}));
   by(flexreduce(plans));
-  by(flexreduce(plan, store::half{}));
+  by(flexreduce(plan, store::as_half{}));
   by(tree_dense(plans));
   allreduce(net, x, cheapest{}, average{});
   start_allreduce(net, x, ring{}, maximum{}).wait();

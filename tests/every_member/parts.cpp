@@ -84,8 +84,8 @@ double encode(const Codec& codec, std::span<T> values, std::vector<std::byte>& b
 template <class T>
 double encode_all(std::span<T> x, std::vector<std::byte>& bytes) {
   return encode<T>(store::qsgd<2>{}, x, bytes) + encode<T>(store::qsgd<4>{}, x, bytes) +
-         encode<T>(store::qsgd<8>{}, x, bytes) + encode<T>(store::half{}, x, bytes) +
-         encode<T>(store::bfloat16{}, x, bytes) + encode<T>(store::dense{}, x, bytes) +
+         encode<T>(store::qsgd<8>{}, x, bytes) + encode<T>(store::as_half{}, x, bytes) +
+         encode<T>(store::as_bfloat16{}, x, bytes) + encode<T>(store::dense{}, x, bytes) +
          encode<T>(store::zfp{}, x, bytes) + encode<T>(store::named_codec("none"), x, bytes);
 }
 template double encode_all(std::span<float>, std::vector<std::byte>&);

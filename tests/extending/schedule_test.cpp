@@ -165,7 +165,7 @@ TEST(OwnSchedule, KeepsSomeSums) {
 TEST(OwnSchedule, AStorageThatRounds) {
   on_all_ranks([](spar::threads& net) {
     auto x = input(net.rank());
-    spar::allreduce(net, x, spar::compose(spar::storage::bfloat16{}, star{}));
+    spar::allreduce(net, x, spar::compose(spar::storage::as_bfloat16{}, star{}));
     const auto all = plain(net.size());
     for (std::size_t i = 0; i < n; ++i) { // each contribution and the sum are rounded
       EXPECT_LE(std::abs(x[i] - all[i]), 2 * 500.0F * static_cast<float>(net.size()) / 256) << i;

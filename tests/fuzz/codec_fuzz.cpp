@@ -32,10 +32,10 @@ void any(unsigned kind, fuzz::input& in) {
   const std::size_t count = in.take<std::uint16_t>() % 700;
   switch (kind % 4) {
   case 0:
-    decode_any<spar::storage::bfloat16, T>({}, count, in);
+    decode_any<spar::storage::as_bfloat16, T>({}, count, in);
     return;
   case 1:
-    decode_any<spar::storage::half, T>({}, count, in);
+    decode_any<spar::storage::as_half, T>({}, count, in);
     return;
   case 2:
     decode_any<spar::storage::named_codec, T>(spar::storage::named_codec("none"), count, in);

@@ -51,7 +51,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(valid(sum.view().indices()), "the result has invalid indices");
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "the result has a wrong size");
   };
-  using coded = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
+  using coded = spar::storage::then<spar_test::varint, spar::storage::as_bfloat16>;
   switch (which % 28) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
@@ -88,9 +88,9 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 17:
     return sparse(selecting<spar::ok_topk_allreduce<>, Index>({.select = {.k = n / 8}}), x, op);
   case 18:
-    return run(spar::compose(spar::storage::bfloat16{}, spar::ring{.piece = 3}), x, op);
+    return run(spar::compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 3}), x, op);
   case 19:
-    return run(spar::compose(spar::storage::bfloat16{}, spar::recursive_doubling{.piece = 3}), x, op);
+    return run(spar::compose(spar::storage::as_bfloat16{}, spar::recursive_doubling{.piece = 3}), x, op);
   case 20:
   case 21: {
     const spar::flex_plan plan = plan_for(net.size(), n);

@@ -55,7 +55,7 @@ void decode_any(fuzz::input& in) {
 template <class T, class Index>
 struct receive_one : spar::algorithm_defaults {
   static constexpr std::string_view name = "receive_one";
-  using storage = spar::storage::then<spar_test::varint, spar::storage::bfloat16>;
+  using storage = spar::storage::then<spar_test::varint, spar::storage::as_bfloat16>;
 
   template <class Net>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::index_range range) const& {

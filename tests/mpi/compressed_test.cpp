@@ -69,7 +69,7 @@ TEST(mpi_compressed, has_the_bits_that_threads_have) {
 TEST(mpi_compressed, counts_what_it_saves) {
   spar::mpi net{MPI_COMM_WORLD};
   auto x = brought(net.rank(), 40'000);
-  spar::allreduce(net, std::span(x), spar::compose(spar::storage::bfloat16{}, spar::ring{}));
+  spar::allreduce(net, std::span(x), spar::compose(spar::storage::as_bfloat16{}, spar::ring{}));
   const spar::statistics& cost = net.last_call();
   const auto p = static_cast<std::uint64_t>(net.size());
   EXPECT_EQ(cost.compressions, p == 1 ? 0 : p);

@@ -237,7 +237,7 @@ struct compressed_on_tree {
   spar::task<bits> operator()(Net& net, const input* mine) const& {
     const spar::flex_plan plan(two_hosts(net.size()), mine->dense.size());
     call_values<Net> x(net, mine->dense);
-    auto pending = spar::start_allreduce(net, x.span(), spar::flexreduce(plan, spar::storage::bfloat16{}));
+    auto pending = spar::start_allreduce(net, x.span(), spar::flexreduce(plan, spar::storage::as_bfloat16{}));
     co_await std::move(pending);
     co_return bits_of(x.read());
   }
@@ -252,7 +252,7 @@ using collectives = testing::Types<
     sparse<spar::gather_and_merge>, feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
     dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::cheapest>,
     dense<nonzeros>, dense<in_pieces<spar::storage::qsgd<8>, spar::ring>>,
-    dense<in_pieces<spar::storage::bfloat16, spar::recursive_doubling>>, compressed_on_tree, sparse_on_tree,
+    dense<in_pieces<spar::storage::as_bfloat16, spar::recursive_doubling>>, compressed_on_tree, sparse_on_tree,
     sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter, dense_reduce_scatter,
     sparse_allgather, dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
 

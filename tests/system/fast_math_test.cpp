@@ -124,8 +124,8 @@ template <class T>
 void check_storages_and_selectors() {
   using namespace spar::storage;
   expect_kept<T>(spar::compose(qsgd<4>{.bucket = 8}, spar::ring{}), "qsgd");
-  expect_kept<T>(spar::compose(bfloat16{}, spar::ring{}), "bfloat16");
-  expect_kept<T>(spar::compose(half{}, spar::ring{}), "half");
+  expect_kept<T>(spar::compose(as_bfloat16{}, spar::ring{}), "bfloat16");
+  expect_kept<T>(spar::compose(as_half{}, spar::ring{}), "half");
   expect_kept<T>(spar::compose(spar::selector::nonzeros{}, coded<7>{}, spar::dsar_split{}), "nonzeros, coded");
   expect_kept<T>(spar::compose(spar::selector::exact_topk{.k = 2}, spar::ssar_split{}), "exact_topk");
   expect_kept<T>(spar::compose(spar::selector::bucket_topk{.k = 2, .bucket = 64}, spar::ssar_split{}), "bucket_topk");

@@ -59,8 +59,8 @@ TEST(contract, is_kept_by_the_codecs_and_operations) {
   EXPECT_NO_THROW(check_contract(erased_stream_codec("varint", spar_test::varint{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_stream_codec("rounded", spar_test::rounded{}, 0x1p-8)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("dense", storage::dense{}, 0)));
-  EXPECT_NO_THROW(check_contract(erased_block_codec("half", storage::half{}, 0)));
-  EXPECT_NO_THROW(check_contract(erased_block_codec("bfloat16", storage::bfloat16{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("half", storage::as_half{}, 0)));
+  EXPECT_NO_THROW(check_contract(erased_block_codec("bfloat16", storage::as_bfloat16{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<8>{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<4>{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<2>{.bucket = 64}, 0)));
@@ -367,7 +367,7 @@ TEST(contract, finds_what_a_stream_codec_does_wrong) {
 }
 
 TEST(contract, finds_what_a_block_codec_does_wrong) {
-  const block_policy right = erased_block_codec("own", storage::bfloat16{}, 0);
+  const block_policy right = erased_block_codec("own", storage::as_bfloat16{}, 0);
   block_policy codec = right;
   codec.error = 0;
   breaks(codec, "a codec that rounds must state its relative error");

@@ -124,7 +124,8 @@ TEST(Measure, ASelectionCountsInOnePhase) {
   for (const char* const name : {"coded", "plain"}) {
     const auto row = measured(
         [](auto& systems) {
-          systems.add_feedback("coded", spar::compose(slow_selector{}, spar::storage::half{}, spar::split_allgather{}));
+          systems.add_feedback("coded",
+                               spar::compose(slow_selector{}, spar::storage::as_half{}, spar::split_allgather{}));
           systems.add_feedback("plain", spar::compose(slow_selector{}, spar::split_allgather{}));
         },
         0.01, name, true);

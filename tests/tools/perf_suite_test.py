@@ -98,7 +98,7 @@ with tempfile.TemporaryDirectory() as directory:
     expect(done.stdout == "mine,a, --type complex --systems ring\n", f"{wrong}: checked '{done.stdout}'")
 
 # The names of spar's parts and the C++ expression are the same system: the same messages, words and results.
-systems = ["mine=compose(exact_topk{.density = 0.01}, storage::half{}, split_allgather{})",
+systems = ["mine=compose(exact_topk{.density = 0.01}, storage::as_half{}, split_allgather{})",
            "named=select=exact_topk:0.01,store=half,over=flat,by=split_allgather",
            "coded=select=gaussian:0.01,store=coo+qsgd:4,by=dsar_split", "buckets=select=bucket_topk:0.01",
            "star=own::star{}"]

@@ -273,9 +273,9 @@ struct short_float {
 };
 
 /// Encodes values as bfloat16, the upper half of an IEEE binary32: 8 bits of precision, with the range of float.
-using bfloat16 = short_float<kernel::bfloat16_code>;
+using as_bfloat16 = short_float<kernel::bfloat16_code>;
 /// Encodes values as IEEE binary16: 11 bits of precision, for magnitudes up to 65504.
-using half = short_float<kernel::half_code>;
+using as_half = short_float<kernel::half_code>;
 
 } // namespace storage
 } // namespace spar

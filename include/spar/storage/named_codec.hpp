@@ -86,12 +86,12 @@ class named_codec {
   }
 
  private:
-  using any = std::variant<dense, bfloat16, half, qsgd<2>, qsgd<4>, qsgd<8>, zfp>;
+  using any = std::variant<dense, as_bfloat16, as_half, qsgd<2>, qsgd<4>, qsgd<8>, zfp>;
 
   static any parse(std::string_view which) {
     if (which == "none") return dense{};
-    if (which == "bf16") return bfloat16{};
-    if (which == "half") return half{};
+    if (which == "bf16") return as_bfloat16{};
+    if (which == "half") return as_half{};
     if (which == "qsgd:2") return qsgd<2>{};
     if (which == "qsgd:4") return qsgd<4>{};
     if (which == "qsgd:8") return qsgd<8>{};

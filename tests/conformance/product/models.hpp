@@ -45,8 +45,8 @@ inline constexpr auto exact_storages = std::tuple{
     named_model("dense", spar::storage::dense{}),
 };
 inline constexpr auto short_storages = std::tuple{
-    named_model("half", spar::storage::half{}),
-    named_model("bfloat16", spar::storage::bfloat16{}),
+    named_model("as_half", spar::storage::as_half{}),
+    named_model("as_bfloat16", spar::storage::as_bfloat16{}),
 };
 inline constexpr auto quantised_storages = std::tuple{
     named_model("qsgd<8>", spar::storage::qsgd<8>{}),

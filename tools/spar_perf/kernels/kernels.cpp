@@ -325,10 +325,13 @@ std::vector<selector_policy> library_selectors(std::size_t k, std::size_t n) {
 }
 std::vector<block_policy> library_blocks() {
   return {
-      erased_block_codec("bfloat16", storage::bfloat16{}, 0), erased_block_codec("half", storage::half{}, 0),
-      erased_block_codec("qsgd8", storage::qsgd<8>{}, 0),     erased_block_codec("qsgd4", storage::qsgd<4>{}, 0),
+      erased_block_codec("bfloat16", storage::as_bfloat16{}, 0),
+      erased_block_codec("half", storage::as_half{}, 0),
+      erased_block_codec("qsgd8", storage::qsgd<8>{}, 0),
+      erased_block_codec("qsgd4", storage::qsgd<4>{}, 0),
 #ifdef SPAR_HAS_ZFP
-      erased_block_codec("zfp8", storage::zfp{.rate = 8}, 0), erased_block_codec("zfp16", storage::zfp{.rate = 16}, 0),
+      erased_block_codec("zfp8", storage::zfp{.rate = 8}, 0),
+      erased_block_codec("zfp16", storage::zfp{.rate = 16}, 0),
 #endif
   };
 }

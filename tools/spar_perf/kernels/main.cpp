@@ -8,7 +8,7 @@
 int main(int argc, char** argv) {
   spar::perf::register_selector<spar::selector::exact_topk>("exact_topk", {.density = 0.01});
   spar::perf::register_storage("coo", spar::storage::coo{});
-  spar::perf::register_storage("bfloat16", spar::storage::bfloat16{});
+  spar::perf::register_storage("bfloat16", spar::storage::as_bfloat16{});
   spar::perf::register_merge<spar::sum>();
   return spar::perf::run_kernels(argc, argv);
 }
