@@ -201,7 +201,7 @@ class device_feedback {
       auto running =
           its->algorithm_.reduce(net, &its->next_, &its->report_, std::move(*mine), its->entries_.residual(), op);
       selected_sum<T, Index> result = co_await std::move(running);
-      if constexpr (detail::finishes<Op, T>) detail::finalize_values(result.sum.values(), op, net.size());
+      if constexpr (detail::has_finalize<Op, T>) host_work::finalize(result.sum.values(), op, net.size());
       co_return result;
     }
   };
@@ -221,7 +221,7 @@ class device_feedback {
       auto running =
           its->algorithm_.template reduce<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
       selected_sum<T, Index> result = co_await std::move(running);
-      if constexpr (detail::finishes<Op, T>) net.work().finish(result.sum.values(), op, net.size());
+      if constexpr (detail::has_finalize<Op, T>) net.work().finalize(result.sum.values(), op, net.size());
       net.work().write_dense(std::as_const(result.sum).view(), x, op);
       its->entries_.order().follow(stream);
     }

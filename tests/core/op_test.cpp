@@ -75,7 +75,7 @@ TYPED_TEST(operations, compute) {
   EXPECT_TRUE(spar::product{}(a, b) == static_cast<value>(15));
   EXPECT_TRUE(spar::minimum{}(a, b) == a && spar::minimum{}(b, a) == a);
   EXPECT_TRUE(spar::maximum{}(a, b) == b && spar::maximum{}(b, a) == b);
-  EXPECT_TRUE(spar::average::finish(static_cast<value>(12), 4) == static_cast<value>(3));
+  EXPECT_TRUE(spar::average::finalize(static_cast<value>(12), 4) == static_cast<value>(3));
 }
 
 TYPED_TEST(operations, extremes_are_neutral_for_the_extremes) {
@@ -112,16 +112,16 @@ TEST(sum_and_product, wrap_around_instead_of_overflowing) {
 }
 
 TEST(average, integers_round_towards_zero) {
-  EXPECT_EQ(spar::average::finish(std::int32_t{-7}, 2), -3);
-  EXPECT_EQ(spar::average::finish(std::int64_t{7}, 3), 2);
+  EXPECT_EQ(spar::average::finalize(std::int32_t{-7}, 2), -3);
+  EXPECT_EQ(spar::average::finalize(std::int64_t{7}, 3), 2);
 }
 
 #ifdef SPAR_HAS_HALF
 TEST(average, of_16_bit_floats_on_more_ranks_than_they_can_count) {
   const auto total = static_cast<spar::half>(30000);
   // Of the numbers of ranks, half rounds 2051 to 2052, and 70000 to infinity.
-  EXPECT_TRUE(spar::average::finish(total, 2051) == static_cast<spar::half>(14.625F));
-  EXPECT_TRUE(spar::average::finish(total, 70000) == static_cast<spar::half>(30000.0F / 70000.0F));
+  EXPECT_TRUE(spar::average::finalize(total, 2051) == static_cast<spar::half>(14.625F));
+  EXPECT_TRUE(spar::average::finalize(total, 70000) == static_cast<spar::half>(30000.0F / 70000.0F));
 }
 #endif
 

@@ -83,7 +83,7 @@ TEST_F(beyond_32_bits, combine_and_finish) {
   const std::vector<float> left = values(1), right = values(2);
   a.write(first, left), b.write(first, right);
   start_combine(a.data(), b.data(), n, b.data(), spar::sum{}, nullptr);
-  start_finish(b.data(), n, 4, spar::average{}, nullptr);
+  start_finalize(b.data(), n, 4, spar::average{}, nullptr);
   std::vector<float> expected(some);
   for (std::size_t i = 0; i < some; ++i) expected[i] = (left[i] + right[i]) / 4;
   EXPECT_EQ(b.read(first, some), expected);

@@ -55,7 +55,7 @@ template void start_add<double>(const double*, const double*, std::uint64_t, dou
 template void start_combine<float, sum>(const float*, const float*, std::uint64_t, float*, sum, cudaStream_t);
 template void start_combine<double, maximum>(const double*, const double*, std::uint64_t, double*, maximum,
                                              cudaStream_t);
-template void start_finish<float, average>(float*, std::uint64_t, std::int64_t, average, cudaStream_t);
+template void start_finalize<float, average>(float*, std::uint64_t, std::int64_t, average, cudaStream_t);
 template void start_find_any<float, spar::detail::device_codec<storage::as_half>::refuses>(
     const float*, std::uint64_t, std::uint32_t*, spar::detail::device_codec<storage::as_half>::refuses, cudaStream_t);
 template void start_fill<float>(float*, std::uint64_t, float, cudaStream_t);

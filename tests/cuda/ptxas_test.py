@@ -27,7 +27,7 @@ ROWS = {
     "the same, with a vector": ["take<float, uint32, uint32, true>"],
     "`add`:": ["add<float>"],
     "`combine`:": ["combine<float, sum>"],
-    "`finish`:": ["finish<float, average>"],
+    "`finalize`:": ["finalize<float, average>"],
     "`find_any`:": ["find_any<*, float>"],
     "`fill`:": ["fill_rows<float>"],
     "`write_entries`:": ["write_entries<float, uint32>"],

@@ -60,7 +60,7 @@ T reduced(T a, T b, Op op) {
 
 double operations(double a, double b) {
   return reduced(a, b, spar::sum{}) + reduced(a, b, spar::product{}) + reduced(a, b, spar::minimum{}) +
-         reduced(a, b, spar::maximum{}) + reduced(a, b, spar::average{}) + spar::average::finish(a, 2);
+         reduced(a, b, spar::maximum{}) + reduced(a, b, spar::average{}) + spar::average::finalize(a, 2);
 }
 
 std::size_t rows(std::vector<spar::row<float, 4>>& x, std::vector<float>& flat) {

@@ -127,7 +127,7 @@ TEST(rows, of_every_operation) {
   EXPECT_EQ(spar::minimum{}(a, b), (floats{{-2, -9}}));
   EXPECT_EQ(spar::maximum{}(a, b), (floats{{6, -3}}));
   EXPECT_EQ(spar::product{}(a, b), (floats{{-12, 27}}));
-  EXPECT_EQ(spar::average::finish(a, 3), (floats{{2, -3}}));
+  EXPECT_EQ(spar::average::finalize(a, 3), (floats{{2, -3}}));
   EXPECT_EQ(spar::sum{}(integers{{INT32_MAX, 1}}, integers{{1, 2}}), (integers{{INT32_MIN, 3}})); // wraps
   EXPECT_EQ(spar::product::neutral<integers>(), (integers{{1, 1}}));
   EXPECT_EQ(spar::minimum::neutral<floats>(), (floats{{infinite, infinite}}));

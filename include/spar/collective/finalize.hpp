@@ -3,7 +3,6 @@
 // into an average.
 #pragma once
 
-#include <spar/core/address.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/sparse_stream.hpp>
@@ -16,16 +15,11 @@
 namespace spar::detail {
 
 template <class Op, class T>
-concept finishes = requires(const Op& op, T x) { op.finish(x, 1); };
+concept has_finalize = requires(const Op& op, T x) { op.finalize(x, 1); };
 
-template <class T, class Op>
-void finalize_values(std::span<T> x, Op op, rank_t ranks) {
-  for (T& value : x) value = op.finish(value, ranks);
-}
-
-/// Wraps `algorithm`: calls `op.finish` on every value of the algorithm's result, on every rank.
+/// Wraps `algorithm`: calls `op.finalize` on every value of the algorithm's result, on every rank.
 template <class Algorithm>
-struct finalizing {
+struct finalized {
   static constexpr std::string_view name = Algorithm::name;
   Algorithm algorithm;
 
@@ -37,22 +31,22 @@ struct finalizing {
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     sparse_stream<T, Index> sum = co_await algorithm(net, mine, op);
-    net.work().finish(sum.values(), op, net.size());
+    net.work().finalize(sum.values(), op, net.size());
     co_return sum;
   }
   template <transport Net, element T, class Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     co_await algorithm(net, x, op);
-    net.work().finish(x, op, net.size());
+    net.work().finalize(x, op, net.size());
   }
 };
 
-/// Returns `algorithm`, wrapped in `finalizing` if the operation Op has a member `finish`, unless the algorithm
+/// Returns `algorithm`, wrapped in `finalized` if the operation Op has a member `finalize`, unless the algorithm
 /// `finalizes` its result itself; otherwise unchanged.
 template <class Op, class T, class Algorithm>
 auto with_finalize(Algorithm algorithm) {
-  if constexpr (finishes<Op, T> && !requires { Algorithm::finalizes; })
-    return finalizing<Algorithm>{std::move(algorithm)};
+  if constexpr (has_finalize<Op, T> && !requires { Algorithm::finalizes; })
+    return finalized<Algorithm>{std::move(algorithm)};
   else
     return algorithm;
 }

@@ -70,7 +70,7 @@ void check_call(Net& net, const Algorithm& algorithm, const Op& op, std::uint64_
 }
 
 /// Checks the call `algorithm(channel, x, op)`, as `check_call` does, and returns it. The last step of the operation
-/// (see `finalizing`) follows the algorithm, which gets no `no_operation`.
+/// (see `finalized`) follows the algorithm, which gets no `no_operation`.
 template <element T, class Index, transport Net, class Algorithm, class Op, class X>
 auto prepare(Net& net, Algorithm algorithm, const Op& op, std::uint64_t n, const X& x) {
   check_call<T, Index>(net, algorithm, op, n, x);

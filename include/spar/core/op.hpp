@@ -161,9 +161,9 @@ struct average : sum {
   static constexpr std::string_view name = "average";
   /// The result, given the sum `total` over `ranks` ranks.
   template <class T>
-  SPAR_HOST_DEVICE static constexpr T finish(T total, std::int64_t ranks) {
+  SPAR_HOST_DEVICE static constexpr T finalize(T total, std::int64_t ranks) {
     if constexpr (is_row<T>) {
-      for (auto& value : total.values) value = finish(value, ranks);
+      for (auto& value : total.values) value = finalize(value, ranks);
       return total;
     } else {
       using quotient = std::conditional_t<is_floating<T> && sizeof(T) == 2, float, T>;

@@ -286,7 +286,7 @@ class error_feedback {
       const std::span<T> values(its.accumulated_);
       auto running = its.algorithm_.template reduce<Index>(net, &its.next_, &its.report_, values, op, add);
       selected_sum<T, Index> result = co_await std::move(running);
-      if constexpr (detail::finishes<Op, T>) detail::finalize_values(result.sum.values(), op, net.size());
+      if constexpr (detail::has_finalize<Op, T>) host_work::finalize(result.sum.values(), op, net.size());
       std::swap(its.residual_, its.accumulated_);
       std::swap(its.state_, its.next_);
       its.hash_state();

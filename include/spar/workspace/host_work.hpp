@@ -121,10 +121,10 @@ class host_work {
   static void reduce_left(std::span<T> inout, const T* left, Op op) {
     kernel::reduce_left(inout.data(), left, inout.size(), op);
   }
-  /// Replaces each value of `x` by `op.finish(value, ranks)`.
+  /// Replaces each value of `x` by `op.finalize(value, ranks)`.
   template <element T, class Op>
-  static void finish(std::span<T> x, Op op, rank_t ranks) {
-    for (T& value : x) value = op.finish(value, ranks);
+  static void finalize(std::span<T> x, Op op, rank_t ranks) {
+    for (T& value : x) value = op.finalize(value, ranks);
   }
 
   // Sums of streams (see storage/merge.hpp).

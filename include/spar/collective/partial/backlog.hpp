@@ -10,6 +10,7 @@
 #include <spar/runtime/signature.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/merge.hpp>
+#include <spar/workspace/host_work.hpp>
 
 #include <cstdint>
 #include <span>
@@ -70,8 +71,8 @@ class value_backlog {
   static task<void> reduce(channel<Net> net, Algorithm& algorithm, share& s, Op op) {
     return algorithm(net, s.x, op);
   }
-  static void finish(share& s, Op op, rank_t ranks) {
-    if constexpr (finishes<Op, T>) finalize_values(s.x, op, ranks);
+  static void finalize(share& s, Op op, rank_t ranks) {
+    if constexpr (has_finalize<Op, T>) host_work::finalize(s.x, op, ranks);
   }
   static result deliver(share& s, participants& who, argument x) {
     if (s.x.data() != x.data()) kernel::detail::copy(x.data(), std::as_const(s.memory).data(), x.size());
@@ -133,8 +134,8 @@ class stream_backlog {
     auto running = algorithm(net, s.mine, op);
     s.sum = co_await std::move(running);
   }
-  static void finish(share& s, Op op, rank_t ranks) {
-    if constexpr (finishes<Op, T>) finalize_values(s.sum.values(), op, ranks);
+  static void finalize(share& s, Op op, rank_t ranks) {
+    if constexpr (has_finalize<Op, T>) host_work::finalize(s.sum.values(), op, ranks);
   }
   static result deliver(share& s, participants& who, const argument&) { return {std::move(s.sum), std::move(who)}; }
 

@@ -369,7 +369,7 @@ class partial {
       const bruck_allgather gather;
       co_await gather(net.template with_element<std::int32_t>(), next->who.marks());
       co_await Held::reduce(net, its->algorithm_, next->share, its->op_);
-      Held::finish(next->share, its->op_, net.size());
+      Held::finalize(next->share, its->op_, net.size());
     }
   };
 

@@ -131,7 +131,7 @@ class mixed_reader {
     if (!to.empty()) advance(net, begin, kernel::decode_values<0>(at_, end_, to), "values", to.size());
   }
   /// Throws unless all bytes have been read.
-  void finish() const {
+  void check_end() const {
     if (at_ != end_)
       raise<corrupt_message>({"a coded message has ", end_ - at_, " bytes after its last value; expected none"});
     if (const auto bytes = in_->piece<std::byte>(0).size(); bytes != 0 && !reads_entries_)

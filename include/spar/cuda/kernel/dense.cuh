@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
 
 template <class T, class Op>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    finish(T* x, std::uint64_t n, std::int64_t ranks, Op op) {
-  const auto write = [&](std::uint64_t at, T value) { x[at] = op.finish(value, ranks); };
+    finalize(T* x, std::uint64_t n, std::int64_t ranks, Op op) {
+  const auto write = [&](std::uint64_t at, T value) { x[at] = op.finalize(value, ranks); };
   spar::detail::for_rows(n, [&](std::uint64_t at) { return x[at]; }, write);
 }
 
@@ -240,10 +240,10 @@ void start_combine(const T* left, const T* right, std::uint64_t n, T* out, Op op
   spar::detail::launch_rows(detail::combine<T, Op>, n, stream, left, right, n, out, op);
 }
 
-/// Starts a kernel that replaces each of n values in device memory by `op.finish(value, ranks)`.
+/// Starts a kernel that replaces each of n values in device memory by `op.finalize(value, ranks)`.
 template <element T, class Op>
-void start_finish(T* x, std::uint64_t n, std::int64_t ranks, Op op, cudaStream_t stream) {
-  spar::detail::launch_rows(detail::finish<T, Op>, n, stream, x, n, ranks, op);
+void start_finalize(T* x, std::uint64_t n, std::int64_t ranks, Op op, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::finalize<T, Op>, n, stream, x, n, ranks, op);
 }
 
 /// Starts a kernel that sets `found` to 1 if `test(value)` is true for one of n values, and otherwise leaves `found` as

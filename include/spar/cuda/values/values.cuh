@@ -34,8 +34,8 @@ class device_values {
     kernel::start_combine(left, inout.data(), inout.size(), inout.data(), op, stream());
   }
   template <class T, class Op>
-  void finish(std::span<T> x, Op op, rank_t ranks) const {
-    kernel::start_finish(x.data(), x.size(), ranks, op, stream());
+  void finalize(std::span<T> x, Op op, rank_t ranks) const {
+    kernel::start_finalize(x.data(), x.size(), ranks, op, stream());
   }
   template <class T>
   void fill(std::span<T> x, T value) const {

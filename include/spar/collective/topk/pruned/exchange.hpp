@@ -225,7 +225,7 @@ class pruned_exchange {
       const bool has_small = all.count() > read.entries();
       if (floor_ != 0) least = static_cast<magnitude>(read.read_number(has_small ? most : floor_));
     }
-    read.finish();
+    read.check_end();
     return all;
   }
 
@@ -287,7 +287,7 @@ class pruned_exchange {
       mixed_reader read(requests[i], 1, {});
       buffer<Index> places(memory, read.read_number(smalls));
       read.read_set(net_, {0, smalls}, places.span());
-      read.finish();
+      read.check_end();
       requests[i].release();
       buffer<number> magnitudes(memory, places.size());
       answer_request(slice, std::as_const(places).span(), magnitudes.data());
@@ -303,7 +303,7 @@ class pruned_exchange {
       buffer<number> magnitudes(memory, positions.size());
       mixed_reader read(answers[i], 0, {});
       read.read_values(net_, magnitudes.span());
-      read.finish();
+      read.check_end();
       answers[i].release();
       for (const number m : std::as_const(magnitudes).span()) {
         if (m < least_.data()[peer] || m >= floor_)

@@ -99,7 +99,7 @@ sparse_stream<T, Index> decode_winners(channel<Net> net, const Codec& codec, con
   read.read_set(net, {0, mine.count()}, alone.indices());
   read.read_set(net, {0, mine.count()}, shared.indices());
   read.read_values(net, components(shared.values()));
-  read.finish();
+  read.check_end();
   for (std::size_t e = 0; e < alone.count(); ++e) {
     const std::size_t at = alone.indices()[e];
     alone.indices()[e] = mine.indices()[at];
