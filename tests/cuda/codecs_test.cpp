@@ -131,7 +131,7 @@ void compare_short(std::size_t n, std::uint64_t seed, bool special) {
   spar::kernel::start_encode_short<Code>(in.data(), n, got.data(), nullptr, refused.data());
   kernel_test::finish();
   EXPECT_EQ(got.copy(), expected) << n;
-  EXPECT_EQ(refused[0] == 0, spar::storage::short_float<Code>::carries(std::span<const T>(x.data(), n)));
+  EXPECT_EQ(refused[0] == 0, spar::storage::short_float<Code>::can_encode(std::span<const T>(x.data(), n)));
   vector<T> decoded(n);
   for (std::size_t i = 0; i < n; ++i) decoded[i] = static_cast<T>(spar::kernel::float_of<Code>(expected[i]));
   spar::kernel::start_decode_short<Code>(got.data(), n, again.data(), nullptr);

@@ -73,8 +73,8 @@ std::size_t rows(std::vector<spar::row<float, 4>>& x, std::vector<float>& flat) 
 template <class T, class Codec>
 double encode(const Codec& codec, std::span<T> values, std::vector<std::byte>& bytes) {
   bytes.resize(codec.template encoded_bytes<T>(values.size()));
-  if constexpr (requires { codec.carries(std::span<const T>(values)); }) {
-    if (!codec.carries(std::span<const T>(values))) return 0;
+  if constexpr (requires { codec.can_encode(std::span<const T>(values)); }) {
+    if (!codec.can_encode(std::span<const T>(values))) return 0;
   }
   codec.encode(std::span<const T>(values), std::span(bytes), spar::block_position{});
   codec.decode(std::span<const std::byte>(bytes), values);

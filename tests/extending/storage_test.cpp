@@ -35,7 +35,7 @@ struct fixed_point {
   }
   /// A block for which this function returns false is sent without encoding.
   template <spar::element T>
-  [[nodiscard]] bool carries(std::span<const T> values) const {
+  [[nodiscard]] bool can_encode(std::span<const T> values) const {
     return std::all_of(values.begin(), values.end(),
                        [&](T x) { return std::abs(static_cast<double>(x)) < 32767 * step; });
   }

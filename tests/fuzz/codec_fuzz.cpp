@@ -12,7 +12,7 @@ std::vector<T> decode_any(const Codec& codec, std::size_t count, fuzz::input& in
   const fuzz::exact_bytes bytes = in.bytes(codec.template encoded_bytes<T>(count));
   std::vector<T> values(count);
   codec.decode(std::span<const std::byte>(bytes), std::span<T>(values));
-  if (codec.carries(std::span<const T>(values))) {
+  if (codec.can_encode(std::span<const T>(values))) {
     fuzz::exact_bytes again(bytes.size());
     codec.encode(std::span<const T>(values), std::span(again), {});
     if constexpr (!std::is_same_v<Codec, spar::storage::named_codec>) {

@@ -145,7 +145,7 @@ TEST(short_floats, nan_and_infinity_stay) {
     const named_codec codec(name);
     const std::vector<float> x{1, nan, infinity, -infinity, -2, std::bit_cast<float>(0x7f800001U)};
     const auto y = decoded(codec, x);
-    EXPECT_TRUE(codec.carries(std::span<const float>(x)));
+    EXPECT_TRUE(codec.can_encode(std::span<const float>(x)));
     EXPECT_TRUE(std::isnan(y[1]) && std::isnan(y[5])) << name;
     EXPECT_EQ(y[2], infinity);
     EXPECT_EQ(y[3], -infinity);
@@ -163,23 +163,23 @@ TEST(named_codec, keeps_or_drops_the_sign_of_zero) {
 
 TEST(short_floats, do_not_carry_what_would_become_infinite) {
   const named_codec half("half"), bf16("bf16");
-  const auto carries = [](const named_codec& codec, auto value) {
+  const auto can_encode = [](const named_codec& codec, auto value) {
     std::vector<decltype(value)> x(101, 1);
     x[70] = -value;
-    return codec.carries(std::span<const decltype(value)>(x));
+    return codec.can_encode(std::span<const decltype(value)>(x));
   };
-  EXPECT_TRUE(carries(half, 65519.0F));
-  EXPECT_FALSE(carries(half, 65520.0F));
-  EXPECT_FALSE(carries(half, 1e300));
-  EXPECT_FALSE(carries(half, 65519.9999999)); // a double that rounds to the float 65520
-  EXPECT_FALSE(carries(bf16, 0x1.feffffffffffp127));
-  EXPECT_TRUE(carries(bf16, 3e38F));
-  EXPECT_FALSE(carries(bf16, std::numeric_limits<float>::max()));
-  EXPECT_FALSE(carries(bf16, 1e39));
+  EXPECT_TRUE(can_encode(half, 65519.0F));
+  EXPECT_FALSE(can_encode(half, 65520.0F));
+  EXPECT_FALSE(can_encode(half, 1e300));
+  EXPECT_FALSE(can_encode(half, 65519.9999999)); // a double that rounds to the float 65520
+  EXPECT_FALSE(can_encode(bf16, 0x1.feffffffffffp127));
+  EXPECT_TRUE(can_encode(bf16, 3e38F));
+  EXPECT_FALSE(can_encode(bf16, std::numeric_limits<float>::max()));
+  EXPECT_FALSE(can_encode(bf16, 1e39));
 #ifdef SPAR_HAS_HALF
-  EXPECT_TRUE(carries(half, static_cast<spar::half>(65504)));
-  EXPECT_TRUE(carries(bf16, static_cast<spar::half>(65376)));
-  EXPECT_FALSE(carries(bf16, static_cast<spar::half>(65408))); // rounds to 65536
+  EXPECT_TRUE(can_encode(half, static_cast<spar::half>(65504)));
+  EXPECT_TRUE(can_encode(bf16, static_cast<spar::half>(65376)));
+  EXPECT_FALSE(can_encode(bf16, static_cast<spar::half>(65408))); // rounds to 65536
 #endif
 }
 
@@ -354,18 +354,18 @@ TEST(zfp, says_what_it_cannot_carry) {
   const float most = std::numeric_limits<float>::max();
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -most}) {
     std::vector<float> x(300, 1);
-    EXPECT_TRUE(spar::storage::zfp{}.carries(std::span<const float>(x)));
+    EXPECT_TRUE(spar::storage::zfp{}.can_encode(std::span<const float>(x)));
     x[123] = bad;
     EXPECT_FALSE(
-        spar::storage::zfp{.non_finite = spar::storage::unsupported::exact}.carries(std::span<const float>(x)));
+        spar::storage::zfp{.non_finite = spar::storage::unsupported::exact}.can_encode(std::span<const float>(x)));
     try {
-      (void)spar::storage::zfp{}.carries(std::span<const float>(x));
+      (void)spar::storage::zfp{}.can_encode(std::span<const float>(x));
       ADD_FAILURE() << "carried " << bad;
     } catch (const spar::invalid_argument& e) {
       EXPECT_NE(std::string(e.what()).find("the first at index 123"), std::string::npos) << e.what();
     }
   }
-  // A value that the codec carries is still finite after decoding with the largest possible error.
+  // A value that the codec can encode is still finite after decoding with the largest possible error.
   for (const double rate : {4.0, 5.0, 8.0}) {
     const auto y =
         decoded(spar::storage::zfp{.rate = rate}, std::vector<float>{most / 8, -most / 8, most / 8, -most / 8});

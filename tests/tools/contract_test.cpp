@@ -407,7 +407,7 @@ block_policy eight_bits() {
   codec.name = "own";
   codec.error = 0.004;
   codec.bytes = [](std::size_t count) { return count + 4; };
-  codec.carries = [](std::span<const float>) { return true; };
+  codec.can_encode = [](std::span<const float>) { return true; };
   codec.encode = [](std::span<const float> from, std::span<std::byte> to, block_position) {
     float largest = 0;
     for (const float v : from) largest = std::max(largest, std::abs(v)); // ignores NaN
@@ -430,7 +430,7 @@ block_policy eight_bits() {
 TEST(contract, finds_a_block_codec_that_hides_nan_or_enlarges_small_values) {
   block_policy codec = eight_bits();
   breaks(codec, "comes back as 0 (bits 00000000), but was nan (bits 7fc00000); NaN and infinities must not");
-  codec.carries = [](std::span<const float> values) { // now NaN is refused
+  codec.can_encode = [](std::span<const float> values) { // now NaN is refused
     return std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); });
   };
   EXPECT_NO_THROW(check_contract(codec)); // an infinity makes the block NaN, and a subnormal scale loses precision
@@ -446,8 +446,8 @@ TEST(contract, finds_a_block_codec_that_hides_nan_or_enlarges_small_values) {
     for (float& v : to) v = std::abs(v) > 0 ? v + 1e-20F : v;
   };
   breaks(larger, "the stated error is 1 of the largest value 1.00");
-  codec.carries = [](std::span<const float>) { return false; };
-  breaks(codec, "carries refuses every vector of 1 to 4096 values");
+  codec.can_encode = [](std::span<const float>) { return false; };
+  breaks(codec, "can_encode refuses every vector of 1 to 4096 values");
 }
 
 TEST(contract, finds_what_an_operation_does_wrong) {

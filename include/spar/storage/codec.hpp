@@ -40,7 +40,8 @@ struct block_position {
 /// cannot encode the block. The other values of such a block may become anything.
 ///
 /// A codec may also have
-/// - `carries(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values`; for example,
+/// - `can_encode(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values`; for
+/// example,
 ///   zfp cannot encode NaN. If the result is false, the schedule sends at least the whole piece uncompressed, or throws
 ///   `invalid_argument`;
 /// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block,
@@ -62,11 +63,11 @@ concept block_codec =
 
 namespace detail {
 
-/// Whether the codec can encode `values`; a codec without a function `carries` can encode all values.
+/// Whether the codec can encode `values`; a codec without a function `can_encode` can encode all values.
 template <class Codec, class T>
-bool carries(const Codec& codec, std::span<const T> values) {
-  if constexpr (requires { codec.carries(values); })
-    return codec.carries(values);
+bool can_encode(const Codec& codec, std::span<const T> values) {
+  if constexpr (requires { codec.can_encode(values); })
+    return codec.can_encode(values);
   else
     return true;
 }
@@ -226,8 +227,8 @@ struct dense {
 };
 
 /// Encodes each floating-point value in two bytes, rounded to nearest. NaN stays NaN, and infinities stay infinite.
-/// `carries` returns false for a block with a finite value that would become infinite. `Code` is `kernel::half_code` or
-/// `kernel::bfloat16_code`.
+/// `can_encode` returns false for a block with a finite value that would become infinite. `Code` is `kernel::half_code`
+/// or `kernel::bfloat16_code`.
 template <class Code>
 struct short_float {
   static constexpr slot fills = slot::storage;
@@ -242,7 +243,7 @@ struct short_float {
     return 2 * count;
   }
   template <element T>
-  [[nodiscard]] static bool carries(std::span<const T> values) noexcept {
+  [[nodiscard]] static bool can_encode(std::span<const T> values) noexcept {
     return static_cast<float>(kernel::largest_finite(values.data(), values.size())) < kernel::short_limit<Code, T>;
   }
   template <element T>

@@ -37,8 +37,8 @@ class named_codec {
     return visit<T>([&](const auto& c) { return c.template encoded_bytes<T>(count); });
   }
   template <element T>
-  [[nodiscard]] bool carries(std::span<const T> values) const {
-    return visit<T>([&](const auto& c) { return detail::carries(c, values); });
+  [[nodiscard]] bool can_encode(std::span<const T> values) const {
+    return visit<T>([&](const auto& c) { return detail::can_encode(c, values); });
   }
   template <element T>
   void encode(std::span<const T> values, std::span<std::byte> out, block_position position) const {

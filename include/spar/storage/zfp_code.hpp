@@ -110,7 +110,7 @@ struct zfp {
   /// Whether zfp can encode these `values`. If not, throws `invalid_argument` unless `non_finite` is
   /// `unsupported::exact`.
   template <element T>
-  [[nodiscard]] bool carries(std::span<const T> values) const {
+  [[nodiscard]] bool can_encode(std::span<const T> values) const {
     constexpr T most = std::numeric_limits<T>::max() / 8;
     const auto is_other = [](T x) {
       return !(spar::detail::is_at_most(x, most) && spar::detail::is_at_most(-most, x));

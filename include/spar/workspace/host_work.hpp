@@ -251,13 +251,13 @@ class host_work {
 
   /// Returns whether `codec` can encode `x`.
   template <class Codec, element T>
-  static answer<bool> carries(const Codec& codec, std::span<const T> x) {
-    return ready(spar::detail::carries(codec, x));
+  static answer<bool> can_encode(const Codec& codec, std::span<const T> x) {
+    return ready(spar::detail::can_encode(codec, x));
   }
   /// Encodes `x` to `out`. Returns false if the codec cannot encode the values; `out` is then unspecified.
   template <class Codec, element T>
   static answer<bool> encode(const Codec& codec, std::span<const T> x, std::span<std::byte> out, block_position at) {
-    if (!spar::detail::carries(codec, x)) return ready(false);
+    if (!spar::detail::can_encode(codec, x)) return ready(false);
     codec.encode(x, out, at);
     return ready(true);
   }

@@ -28,7 +28,7 @@ void check_contract(const selector_policy& select);
 void check_contract(const stream_policy& codec);
 
 /// Of a block codec: `encode` writes exactly the announced bytes; `decode` returns the values within the stated error;
-/// the same values at the same position give the same bytes. Leaves out blocks that `carries` refuses.
+/// the same values at the same position give the same bytes. Leaves out blocks that `can_encode` refuses.
 void check_contract(const block_policy& codec);
 
 /// Of an operation: commutative, associative on whole numbers, with a neutral element.

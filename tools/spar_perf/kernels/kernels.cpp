@@ -267,7 +267,7 @@ void measure_block(benchmark::State& state, const block_policy& policy, const bl
                    input_kind kind, std::size_t n, const std::vector<float>& gradients) {
   const std::vector<float> x = input_vector(kind, n, 0, gradients);
   for (const block_policy* const codec : {&policy, &model}) {
-    if (!codec->carries(x)) throw not_applicable(fmt::format("{} refuses these values by carries", codec->name));
+    if (!codec->can_encode(x)) throw not_applicable(fmt::format("{} refuses these values by can_encode", codec->name));
   }
   block_position at{};
   const std::size_t bytes = policy.bytes(n);

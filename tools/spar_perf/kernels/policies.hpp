@@ -50,7 +50,7 @@ struct block_policy {
   std::string name;
   double error = 0; ///< |decoded - value| / the largest |value| of the block; 0 if the codec is exact
   std::function<std::size_t(std::size_t count)> bytes;
-  std::function<bool(std::span<const float>)> carries;
+  std::function<bool(std::span<const float>)> can_encode;
   std::function<void(std::span<const float>, std::span<std::byte>, block_position)> encode;
   std::function<void(std::span<const std::byte>, std::span<float>)> decode;
 };
@@ -124,7 +124,7 @@ block_policy erased_block_codec(std::string name, Codec codec, double error) {
       [codec](std::size_t count) { return codec.template encoded_bytes<float>(count); },
       [codec](std::span<const float> values) {
         try {
-          return detail::carries(codec, values);
+          return detail::can_encode(codec, values);
         } catch (const invalid_argument&) {
           return false;
         }

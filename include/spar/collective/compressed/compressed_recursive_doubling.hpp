@@ -47,7 +47,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   const auto part = [](std::span<T> of, index_range r) { return of.empty() ? of : of.subspan(r.begin, r.size()); };
   // Ranks that encode the same sum pass the same step to the codec and therefore round alike; other ranks pass other
   // steps.
-  const auto step_of = [](rank_t round, rank_t group) {
+  const auto step_number = [](rank_t round, rank_t group) {
     return static_cast<std::uint64_t>(round) << 24 | static_cast<std::uint64_t>(group);
   };
   const auto encoded = [&](std::size_t i, std::uint64_t step, residual_view<T> errors) {
@@ -60,7 +60,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
 
   if (!folded.active()) {
     for (std::size_t i = 0; i < all.count(); ++i) {
-      out[i].message = co_await encoded(i, step_of(0, net.rank()), residual);
+      out[i].message = co_await encoded(i, step_number(0, net.rank()), residual);
       keep_error(i);
       out[i].send(net, partner);
     }
@@ -110,7 +110,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
       const bool first =
           (folded.number() & ((rank_t{1} << stage) - 1)) == 0; // whether this rank is the lowest rank that has this sum
       out[i].message =
-          co_await encoded(i, step_of(stage + 1, folded.number() >> stage), first ? residual : residual_view<T>());
+          co_await encoded(i, step_number(stage + 1, folded.number() >> stage), first ? residual : residual_view<T>());
       if (first) keep_error(i);
       if (!goes_back)
         out[i].send(net, peer_of(stage + 1));

@@ -32,7 +32,7 @@ namespace spar {
 /// With a block codec, every hop encodes the partial sum again, and each owner encodes its sum once for the way down.
 /// If the codec cannot encode the sum of some owner, all sums travel down the tree as plain values. With a codec that
 /// may fail in this way, ranks take ceil(log2 P) additional rounds to agree on the format. Throws `invalid_argument` if
-/// the codec's `carries` throws it.
+/// the codec's `can_encode` throws it.
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
@@ -93,12 +93,12 @@ struct chains {
                                residual_view<T> residual) {
     if (net.size() == 1) co_return;
     co_await flex_reduce_scatter(net, plan, x, op, &codec, residual);
-    if constexpr (requires(std::span<const T> values) { codec.carries(values); }) {
+    if constexpr (requires(std::span<const T> values) { codec.can_encode(values); }) {
       // If the codec cannot encode the sums of one owner, all owners send plain values, because the all-gather of a
       // plan sends either only encoded or only plain values.
       const index_range own = (*plan)[net.rank()];
       const block_coder coder(net, codec);
-      const bool carried = co_await coder.carries(std::span<const T>(x.subspan(own.begin, own.size())));
+      const bool carried = co_await coder.can_encode(std::span<const T>(x.subspan(own.begin, own.size())));
       std::uint64_t unsupported = carried ? 0 : 1;
       co_await find_largest(net.template with_element<std::uint64_t>().on_host(), unsupported);
       if (unsupported > 0) {

@@ -31,8 +31,8 @@ class block_coder {
 
   /// Returns whether the codec can encode `values`.
   template <element T>
-  answer<Net, bool> carries(std::span<const T> values) const {
-    return net_.work().carries(*codec_, values);
+  answer<Net, bool> can_encode(std::span<const T> values) const {
+    return net_.work().can_encode(*codec_, values);
   }
 
   /// Encodes `values` to `out`, whose size must be the codec's `encoded_bytes<T>(values.size())`; `first` is the index

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels of the block codecs: the device's version of their members `encode`, `decode` and `carries`.
+// The kernels of the block codecs: the device's version of their members `encode`, `decode` and `can_encode`.
 #pragma once
 
 #include <spar/cuda/kernel/qsgd.cuh>
@@ -16,9 +16,9 @@ namespace spar::detail {
 /// `encode` and `decode` put their work into a stream. `together` is the number of values whose encoding depends on no
 /// others, from each multiple of this number on. `refuses` is a function object on the device, which says whether
 /// the codec cannot encode a block with a value; a codec without it can encode all values. `refuse` is called on the
-/// host if there is such a value, and throws if the codec's `carries` would. If `encode` takes a pointer to a number in
-/// device memory, it also sets the number to 1 if there is such a value. If `reduce_left` exists, it replaces values by
-/// op(decoded, value).
+/// host if there is such a value, and throws if the codec's `can_encode` would. If `encode` takes a pointer to a number
+/// in device memory, it also sets the number to 1 if there is such a value. If `reduce_left` exists, it replaces values
+/// by op(decoded, value).
 template <class Codec>
 struct device_codec;
 

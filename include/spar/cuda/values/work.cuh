@@ -184,8 +184,8 @@ class device_work : public device_counts {
 
   /// Whether the codec can encode the values.
   template <class Codec, class T>
-  [[nodiscard]] task<bool> carries(const Codec& codec, std::span<const T> x) const {
-    const auto by = [&](const auto& chosen) { return carries(chosen, x); };
+  [[nodiscard]] task<bool> can_encode(const Codec& codec, std::span<const T> x) const {
+    const auto by = [&](const auto& chosen) { return can_encode(chosen, x); };
     if constexpr (requires { device_codec<Codec>::template visit<T>(codec, by); })
       return device_codec<Codec>::template visit<T>(codec, by);
     else
