@@ -78,7 +78,7 @@ double encode(const Codec& codec, std::span<T> values, std::vector<std::byte>& b
   }
   codec.encode(std::span<const T>(values), std::span(bytes), spar::block_position{});
   codec.decode(std::span<const std::byte>(bytes), values);
-  return codec.template relative_error<T>() + codec.template absolute_error<T>() + codec.template cost<T>();
+  return codec.template relative_error<T>() + codec.template absolute_error<T>() + codec.template cost<T>({});
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 
 #include <spar/core/check_number.hpp>
 
+#include <concepts>
 #include <utility>
 
 namespace spar {
@@ -25,6 +26,12 @@ struct network_model {
 };
 
 namespace detail {
+
+/// Whether a codec states its `cost`: the seconds to encode a value of T, or to decode it, by a model of the network.
+template <class Codec, class T>
+concept states_cost = requires(const Codec& codec, const network_model& network) {
+  { codec.template cost<T>(network) } -> std::same_as<double>;
+};
 
 /// Throws `invalid_argument` if a parameter of `network` is negative, infinite or NaN; `what` names the network model.
 [[gnu::cold]] inline void check_network(const network_model& network, const char* what) {

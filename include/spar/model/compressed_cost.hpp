@@ -18,14 +18,14 @@ struct codec_model {
   double seconds = 0;     ///< seconds to encode one value, and also to decode one value
 };
 
-/// The cost of `codec` for values of T. The bytes per value are the average over a block of 65536 values. The seconds
-/// per value are `gamma_dense` times the codec's `cost<T>()`, or just `gamma_dense` for a codec without `cost`.
+/// The cost of `codec` for values of T. The bytes per value are the average over a block of 65536 values. A codec
+/// without `cost` takes one pass, `gamma_dense`, for a value.
 template <class T, class Codec>
 codec_model model_of(const Codec& codec, const network_model& net) {
   constexpr std::size_t many = 65536;
-  double passes = 1;
-  if constexpr (requires { codec.template cost<T>(); }) passes = codec.template cost<T>();
-  return {static_cast<double>(codec.template encoded_bytes<T>(many)) / many, passes * net.gamma_dense};
+  double seconds = net.gamma_dense;
+  if constexpr (detail::states_cost<Codec, T>) seconds = codec.template cost<T>(net);
+  return {static_cast<double>(codec.template encoded_bytes<T>(many)) / many, seconds};
 }
 
 /// Expected seconds of a call of the shape `p` by the compressed ring with `codec`, in which a rank encodes P blocks

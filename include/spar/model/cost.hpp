@@ -82,7 +82,7 @@ call_shape shape_of(const Codec& codec, const network_model& net, std::int64_t r
                     std::uint64_t k) {
   const double index_bytes = codec.template entry_bits<T, Index>(n, k) / 8 - sizeof(T);
   call_shape call{ranks, static_cast<double>(n), static_cast<double>(k), sizeof(T), index_bytes};
-  if constexpr (requires { codec.template cost<T>(); }) call.coding = codec.template cost<T>() * net.gamma_coded;
+  if constexpr (detail::states_cost<Codec, T>) call.coding = 2 * codec.template cost<T>(net);
   return call;
 }
 

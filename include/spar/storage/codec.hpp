@@ -5,6 +5,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
+#include <spar/core/network_model.hpp>
 #include <spar/core/non_finite.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
@@ -40,17 +41,16 @@ struct block_position {
 /// cannot encode the block. The other values of such a block may become anything.
 ///
 /// A codec may also have
-/// - `can_encode(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values`; for
-/// example,
-///   zfp cannot encode NaN. If the result is false, the schedule sends at least the whole piece uncompressed, or throws
-///   `invalid_argument`;
+/// - `can_encode(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values`; zfp, for
+///   example, cannot encode NaN. If the result is false, the schedule sends at least the whole piece uncompressed, or
+///   throws `invalid_argument`;
 /// - `relative_error<T>()`: returns an upper bound on |decoded - value| divided by the largest |value| of the block,
 ///   for blocks of finite values that the codec can encode, if the largest |value| is at least 2^-14. In blocks of
 ///   smaller values, the error may be as large as the largest |value|;
 /// - `absolute_error<T>()`: returns a number so that |decoded - value| is at most this number plus
 ///   `relative_error<T>()` times the largest |value| of the block, for blocks of any finite values that the codec can
 ///   encode;
-/// - `cost<T>()`: returns the time to encode or decode a value, as a multiple of gamma_dense.
+/// - `cost<T>(network)`: returns the seconds to encode a value, and also to decode it, by the network_model `network`.
 template <class Codec, class T>
 concept block_codec =
     std::copyable<Codec> && policy<Codec> &&
@@ -182,11 +182,11 @@ struct qsgd {
   [[nodiscard]] static constexpr double absolute_error() noexcept {
     return spar::detail::smallest_of<T>;
   }
-  /// The time per value, as a multiple of gamma_dense: encoding takes 7, decoding 4, and the ring decodes nearly twice
-  /// as often as it encodes, so 5 is the mean.
+  /// The seconds to encode or decode a value. Encoding takes as long as 7 passes, and decoding 4. The ring decodes
+  /// nearly twice as often as it encodes, so 5 is the mean.
   template <element T>
-  [[nodiscard]] static constexpr double cost() noexcept {
-    return 5;
+  [[nodiscard]] static constexpr double cost(const network_model& network) noexcept {
+    return 5 * network.gamma_dense;
   }
 };
 
@@ -221,8 +221,8 @@ struct dense {
     return 0;
   }
   template <element T>
-  [[nodiscard]] static constexpr double cost() noexcept {
-    return 1;
+  [[nodiscard]] static constexpr double cost(const network_model& network) noexcept {
+    return network.gamma_dense;
   }
 };
 
@@ -268,8 +268,8 @@ struct short_float {
     return Code::smallest / 2 + spar::detail::smallest_of<T>;
   }
   template <element T>
-  [[nodiscard]] static constexpr double cost() noexcept {
-    return 4;
+  [[nodiscard]] static constexpr double cost(const network_model& network) noexcept {
+    return 4 * network.gamma_dense;
   }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/error.hpp>
+#include <spar/core/network_model.hpp>
 #include <spar/storage/kernel/coded_indices.hpp>
 #include <spar/storage/kernel/coded_values.hpp>
 #include <spar/storage/stream_codec.hpp>
@@ -53,11 +54,11 @@ struct coded {
     else
       return index + 8 * sizeof(T);
   }
-  /// The time to encode and then decode an entry, as a multiple of gamma_coded: two thirds for each value, and a third
-  /// for the index.
+  /// The seconds to encode an entry, or to decode it: half of `gamma_coded` for an entry with one number, two thirds of
+  /// that for the number, and a third for the index.
   template <element T>
-  [[nodiscard]] double cost() const noexcept {
-    return (fast ? 0.3 : 1) * (2.0 * sizeof(T) / sizeof(component_of<T>) + 1) / 3;
+  [[nodiscard]] double cost(const network_model& network) const noexcept {
+    return (fast ? 0.3 : 1) * (2.0 * sizeof(T) / sizeof(component_of<T>) + 1) / 3 * network.gamma_coded / 2;
   }
   /// An upper bound on |decoded - value| divided by the largest |value|: half a unit of the last bit that is kept.
   template <element T>

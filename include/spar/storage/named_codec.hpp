@@ -61,8 +61,8 @@ class named_codec {
     return visit<T>([](const auto& c) { return c.template absolute_error<T>(); });
   }
   template <element T>
-  [[nodiscard]] double cost() const {
-    return visit<T>([](const auto& c) { return c.template cost<T>(); });
+  [[nodiscard]] double cost(const network_model& network) const {
+    return visit<T>([&](const auto& c) { return c.template cost<T>(network); });
   }
 
   /// Calls `f(codec)` for each codec of values of T, in the order of their names above. zfp takes part with each whole

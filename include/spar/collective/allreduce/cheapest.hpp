@@ -211,7 +211,7 @@ struct cheapest {
                                   std::uint64_t k) {
     const auto codec = storage::streams_of(store);
     stream_plan plan{shape_of<T, Index>(codec, model, ranks, n, k), true, block_bytes<T>(store)};
-    if constexpr (requires { codec.template cost<T>(); }) {
+    if constexpr (detail::states_cost<storage::streams_type<Storage>, T>) {
       stream_plan plain = plan;
       plain.call = shape_of<T, Index>(storage::coo{}, model, ranks, n, k);
       plain.codes = false;
@@ -258,7 +258,7 @@ struct cheapest {
         return among.dsar(net.with_algorithm("dsar"), mine, op, used, residual);
       }
     };
-    if constexpr (requires(storage::streams_type<Storage> codec) { codec.template cost<T>(); }) {
+    if constexpr (detail::states_cost<storage::streams_type<Storage>, T>) {
       if (!plan.codes) return start(storage::with_coordinates(store));
     }
     return start(store);

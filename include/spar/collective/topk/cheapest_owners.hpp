@@ -73,8 +73,7 @@ struct cheapest_owners {
     const auto compare = [&](double seconds, owners_choice with) {
       if (seconds < best) best = seconds, chosen = with;
     };
-    if constexpr (requires { codec.template cost<T>(); })
-      compare(seconds_balanced_owners(net, encoded), owners_choice::encoded);
+    if constexpr (detail::states_cost<Codec, T>) compare(seconds_balanced_owners(net, encoded), owners_choice::encoded);
     if constexpr (detail::is_monotone<T, Op>) compare(seconds_pruned_owners(net, encoded), owners_choice::pruned);
     return chosen;
   }

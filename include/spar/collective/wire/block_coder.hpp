@@ -5,6 +5,8 @@
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
+#include <spar/core/network_model.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/residual_view.hpp>
@@ -173,13 +175,15 @@ class block_coder {
   std::span<std::byte> room_for(std::size_t bytes, buffer<std::byte>& room) const {
     return room_for(net_, bytes, room);
   }
-  /// The work of coding `values` values, as a number of entries.
+  /// The work of coding `values` values, as a number of values of which each is passed once.
   template <element T>
   [[nodiscard]] std::uint64_t work_on(std::size_t values) const {
-    if constexpr (requires { codec_->template cost<T>(); })
-      return static_cast<std::uint64_t>(codec_->template cost<T>() * static_cast<double>(values));
-    else
-      return values;
+    double passes = 1;
+    if constexpr (detail::states_cost<Codec, T>) {
+      const network_model& model = net_.net().node().network();
+      if (model.gamma_dense > 0) passes = std::min(1e4, codec_->template cost<T>(model) / model.gamma_dense);
+    }
+    return static_cast<std::uint64_t>(passes * static_cast<double>(values) + 0.5);
   }
 
  protected:

@@ -34,10 +34,9 @@ namespace detail {
 template <element T, transport Net, class Codec>
 void compute_code(channel<Net> net, const Codec& codec, std::size_t entries) {
   double merges = 1; // that take as long as encoding or decoding an entry
-  if constexpr (requires { codec.template cost<T>(); }) {
+  if constexpr (states_cost<Codec, T>) {
     const network_model& model = net.net().node().network();
-    if (model.gamma_sparse > 0) merges = std::min(100.0, model.gamma_coded / 2 / model.gamma_sparse);
-    merges *= codec.template cost<T>();
+    if (model.gamma_sparse > 0) merges = std::min(100.0, codec.template cost<T>(model) / model.gamma_sparse);
   }
   net.compute(static_cast<std::uint64_t>(__builtin_ceil(merges * static_cast<double>(entries))));
 }
