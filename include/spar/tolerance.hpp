@@ -45,9 +45,9 @@ rounding_bound rounding_of([[maybe_unused]] const Codec& codec) {
         requires { codec.template relative_error<T>(); },
         "this codec does not state its error: a codec that rounds needs a const member template "
         "relative_error<T>(), see spar::block_codec");
-    rounding_bound its{codec.template relative_error<T>(), 0x1p-14}; // what `block_codec` allows for small values
-    if constexpr (requires { codec.template absolute_error<T>(); }) its.absolute = codec.template absolute_error<T>();
-    return its;
+    rounding_bound bound{codec.template relative_error<T>(), 0x1p-14}; // what `block_codec` allows for small values
+    if constexpr (requires { codec.template absolute_error<T>(); }) bound.absolute = codec.template absolute_error<T>();
+    return bound;
   }
 }
 
@@ -115,9 +115,9 @@ template <element T = float, class Algorithm>
                                                       "everything on a flat topology: nothing bounds what a selector "
                                                       "leaves out");
   detail::check_number(largest, detail::valid::magnitude, "the largest magnitude of an error bound");
-  const auto its = detail::sum_bound<T, std::remove_const_t<decltype(composed.by)>>(composed.store, ranks);
+  const auto bound = detail::sum_bound<T, std::remove_const_t<decltype(composed.by)>>(composed.store, ranks);
   const double together = ranks * largest;
-  const double error = its.relative * together + its.absolute;
+  const double error = bound.relative * together + bound.absolute;
   return together + error <= detail::format_of<T>().largest ? error : std::numeric_limits<double>::infinity();
 }
 

@@ -53,7 +53,7 @@ struct star {
         net.compute(theirs.count()); // number of merged entries, for the simulator's clock
         have = std::as_const(sum).view();
       }
-      co_await result.bring(net, store, have, all, residual);
+      co_await result.encode(net, store, have, all, residual);
       for (spar::rank_t r = 1; r < net.size(); ++r) co_await net.send(r, result.message());
     }
     co_return std::move(result).result(net);

@@ -255,13 +255,13 @@ TEST(OwnStreamCodec, DamagedBytesAreFound) {
   std::vector<std::byte> bytes(narrow{}.bound<float, std::uint32_t>(range, 3));
   ASSERT_EQ(narrow{}.encode(entries, range, bytes), bytes.size());
   std::vector<std::uint32_t> got(3);
-  std::vector<float> came(3);
+  std::vector<float> decoded(3);
   const auto decode = [&](std::span<const std::byte> in) {
-    narrow{}.decode(in, range, spar::entry_room<float, std::uint32_t>{got, came});
+    narrow{}.decode(in, range, spar::entry_room<float, std::uint32_t>{got, decoded});
   };
   decode(bytes);
   EXPECT_EQ(got, indices);
-  EXPECT_EQ(came, values);
+  EXPECT_EQ(decoded, values);
   EXPECT_THROW(decode(std::span(bytes).first(bytes.size() - 1)), spar::corrupt_message);
   bytes[5] = std::byte{255}; // out of range
   EXPECT_THROW(decode(bytes), spar::corrupt_message);

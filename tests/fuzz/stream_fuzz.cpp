@@ -62,8 +62,8 @@ struct receive_one : spar::algorithm_defaults {
     spar::incoming<storage, T, Index> in(net.memory());
     co_await net.receive(1, in);
     const storage by;
-    const spar::stream_view<T, Index> came = co_await in.view(net, by, range);
-    co_return spar::sparse_stream<T, Index>::copy(net.memory(), came);
+    const spar::stream_view<T, Index> received = co_await in.view(net, by, range);
+    co_return spar::sparse_stream<T, Index>::copy(net.memory(), received);
   }
 };
 

@@ -29,11 +29,11 @@ def messages_of(figure):
         (sends if kind == "send" else receives).setdefault((*pair, args["collective"], args["lane"]), []).append(e)
     found = []
     for key in sorted(sends.keys() | receives.keys()):
-        sent, came = sends.get(key, []), receives.get(key, [])
-        if [e["args"]["bytes"] for e in sent] != [e["args"]["bytes"] for e in came]:
+        sent, received = sends.get(key, []), receives.get(key, [])
+        if [e["args"]["bytes"] for e in sent] != [e["args"]["bytes"] for e in received]:
             raise ValueError(f"{figure['name']}: rank {key[0]} sends other messages to rank {key[1]} than arrive there")
         found += [Message(key[0], key[1], s["ts"], r["ts"] + r["dur"], s["args"]["bytes"])
-                  for s, r in zip(sent, came)]
+                  for s, r in zip(sent, received)]
     return sorted(found, key=lambda m: (m.begin, m.source, m.target, m.end))
 
 

@@ -39,9 +39,9 @@ class coded_message {
                  });
   }
   template <element T>
-  void decode(message_buffer& came, std::span<T> out) const {
-    coder_.decode(coder_.template arrived<T>(came, out.size()), out);
-    came.end_loan();
+  void decode(message_buffer& received, std::span<T> out) const {
+    coder_.decode(coder_.template arrived<T>(received, out.size()), out);
+    received.end_loan();
   }
 
  private:
@@ -80,15 +80,15 @@ struct p2p_compressed_ring {
     const uniform_ownership owner{x.size(), p};
     detail::coded_message coded(net, codec);
     spar::detail::outgoing_piece<Net> slot;
-    message_buffer came(net.work().memory());
+    message_buffer received(net.work().memory());
     buffer<T> theirs(net.work().memory(), p > 1 ? owner[0].size() : 0);
     for (rank_t hop = 0; hop < 2 * (p - 1); ++hop) {
       const index_range given = owner[(net.rank() + 2 * p - 1 - hop) % p];
       const index_range arriving = owner[(net.rank() + 2 * p - 2 - hop) % p];
       co_await coded.send(slot, (net.rank() + 1) % p, std::span<const T>(x), given, static_cast<std::uint64_t>(hop));
-      co_await net.receive((net.rank() + p - 1) % p, came);
+      co_await net.receive((net.rank() + p - 1) % p, received);
       const std::span<T> mine = x.subspan(arriving.begin, arriving.size());
-      coded.decode(came, hop < p - 1 ? theirs.span().first(arriving.size()) : mine);
+      coded.decode(received, hop < p - 1 ? theirs.span().first(arriving.size()) : mine);
       if (hop < p - 1) {
         net.work().reduce_left(mine, std::as_const(theirs).data(), op);
         net.compute(mine.size());
@@ -129,7 +129,7 @@ struct p2p_compressed_doubling {
     const index_range all{0, x.size()};
     detail::coded_message coded(net, codec);
     spar::detail::outgoing_piece<Net> slot;
-    message_buffer came(net.work().memory());
+    message_buffer received(net.work().memory());
     buffer<T> theirs(net.work().memory(), net.size() > 1 ? x.size() : 0);
     const auto reduce = [&](bool lower) {
       if (lower)
@@ -140,22 +140,22 @@ struct p2p_compressed_doubling {
     };
     if (folded.has_partner() && !folded.active()) {
       co_await coded.send(slot, folded.partner(), std::span<const T>(x), all, 0);
-      co_await net.receive(folded.partner(), came);
-      coded.decode(came, x);
+      co_await net.receive(folded.partner(), received);
+      coded.decode(received, x);
       co_await *slot.sending;
       co_return;
     }
     if (folded.has_partner()) {
-      co_await net.receive(folded.partner(), came);
-      coded.decode(came, theirs.span());
+      co_await net.receive(folded.partner(), received);
+      coded.decode(received, theirs.span());
       reduce(true);
     }
     std::uint64_t step = 1;
     for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2, ++step) {
       const rank_t peer = folded.rank_of(folded.number() ^ distance);
       co_await coded.send(slot, peer, std::span<const T>(x), all, step);
-      co_await net.receive(peer, came);
-      coded.decode(came, theirs.span());
+      co_await net.receive(peer, received);
+      coded.decode(received, theirs.span());
       reduce(peer < net.rank());
       co_await *slot.sending;
     }

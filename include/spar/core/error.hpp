@@ -115,7 +115,7 @@ struct raised_sentence {
 /// compiles the code of std::string anew.
 class joined_text {
  public:
-  explicit joined_text(raised_sentence its) noexcept : text_(its.text) {}
+  explicit joined_text(raised_sentence sentence) noexcept : text_(sentence.text) {}
   template <class... Parts>
   joined_text(Parts... parts) : joined_text(raised_sentence(parts...)) {}
   joined_text(const joined_text&) = delete;

@@ -34,7 +34,7 @@ class channel {
       : net_(&net), call_(&call), agreed_(agreed), number_(net.rank()) {
     call.agreed = agreed;
     call.error.abort_by(
-        [](void* its, const std::exception_ptr& why) noexcept { detail::abort(*static_cast<Net*>(its), why); }, &net);
+        [](void* port, const std::exception_ptr& why) noexcept { detail::abort(*static_cast<Net*>(port), why); }, &net);
   }
 
   /// The number of this rank on this channel (see `in_order`).

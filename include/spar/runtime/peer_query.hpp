@@ -56,9 +56,9 @@ static_assert(sizeof(call_note) == 32);
   const call_record* const call = node.calls().find(sequence);
   if (call == found) return view_of(*call, call->agreed, node.rank(), call->describe);
   const description options = node.calls().kept_options(found->sequence);
-  call_view its = view_of(*found, found->agreed, node.rank(), options);
-  if (options.write == nullptr && found->agreed.root < 0) its.algorithm.add(", in a call that has ended");
-  return its;
+  call_view of_ended = view_of(*found, found->agreed, node.rank(), options);
+  if (options.write == nullptr && found->agreed.root < 0) of_ended.algorithm.add(", in a call that has ended");
+  return of_ended;
 }
 
 /// Sends `peer` a description of this rank's call with the number `sequence`.
@@ -130,14 +130,14 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
 /// What is known of the call with the number `sequence` of `peer`, which does not answer: if `peer` has left after this
 /// call, the digest, the history and the root.
 [[gnu::cold]] inline call_view view_of_silent(endpoint& node, std::uint64_t sequence, rank_t peer) {
-  call_view its{peer};
+  call_view call{peer};
   const calls_of_leaver* const left = node.leavers().find(peer);
   const last_call last = left != nullptr ? left->last() : last_call{};
-  if (last.sequence != sequence % header::sequences) return its;
-  its.agreed.digest = last.digest;
-  its.agreed.root = last.root;
-  its.history = last.history;
-  return its;
+  if (last.sequence != sequence % header::sequences) return call;
+  call.agreed.digest = last.digest;
+  call.agreed.root = last.root;
+  call.history = last.history;
+  return call;
 }
 
 /// Queries `peer` for a description of its call with the number `sequence`, unless `peer` has left. `known()` of the
@@ -181,9 +181,9 @@ template <transport Net>
   for (std::uint64_t earlier = sequence; preceding(earlier);) {
     const call_view ours = view_of(net.node(), earlier);
     if (!ours.known()) break;
-    const call_view its = query_peer_call(net, earlier, theirs.rank);
-    if (!its.known()) break;
-    if (its.history == ours.history) throw_mismatch(its, ours, in_ended_call(earlier).c_str());
+    const call_view earlier_call = query_peer_call(net, earlier, theirs.rank);
+    if (!earlier_call.known()) break;
+    if (earlier_call.history == ours.history) throw_mismatch(earlier_call, ours, in_ended_call(earlier).c_str());
   }
   throw_unknown_mismatch(theirs, own, sequence);
 }

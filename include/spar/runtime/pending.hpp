@@ -204,7 +204,8 @@ class end_of {
 template <class Algorithm>
 description description_for(const Algorithm& algorithm) noexcept {
   if constexpr (policy<Algorithm>)
-    return {&algorithm, [](const void* its, bounded_text& to) { describe(*static_cast<const Algorithm*>(its), to); }};
+    return {&algorithm,
+            [](const void* described, bounded_text& to) { describe(*static_cast<const Algorithm*>(described), to); }};
   else
     return {};
 }

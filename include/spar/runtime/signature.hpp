@@ -186,19 +186,19 @@ template <class Value>
                      ", n = ", own.agreed.dimension, "; rank ", theirs.rank,
                      " differs, but did not report its values: it has left the call or did not answer within 1 s"});
   }
-  const auto differ = [&](const char* what, auto its, auto ours) {
-    throw_mismatch(what, theirs.rank, its, own.rank, ours, where);
+  const auto differ = [&](const char* what, auto their_value, auto ours) {
+    throw_mismatch(what, theirs.rank, their_value, own.rank, ours, where);
   };
   constexpr element_code no_values{}; // the type of a call without values, such as a barrier
   const bool have_values = theirs.agreed.element != no_values && own.agreed.element != no_values;
   const bool same_values = theirs.agreed.element == own.agreed.element &&
                            theirs.agreed.dimension == own.agreed.dimension && theirs.agreed.index == own.agreed.index;
   if (have_values && !same_values && theirs.name() != own.name()) {
-    const joined_text its(theirs.algorithm.c_str(), " (n = ", theirs.agreed.dimension, ", ",
-                          name_of(theirs.agreed.element).c_str(), ")");
+    const joined_text their_call(theirs.algorithm.c_str(), " (n = ", theirs.agreed.dimension, ", ",
+                                 name_of(theirs.agreed.element).c_str(), ")");
     const joined_text ours(own.algorithm.c_str(), " (n = ", own.agreed.dimension, ", ",
                            name_of(own.agreed.element).c_str(), ")");
-    differ("the algorithm", its.c_str(), ours.c_str());
+    differ("the algorithm", their_call.c_str(), ours.c_str());
   }
   if (have_values && theirs.agreed.element != own.agreed.element)
     differ("the element type", name_of(theirs.agreed.element).c_str(), name_of(own.agreed.element).c_str());
@@ -210,9 +210,9 @@ template <class Value>
     if (same_algorithm || !between.of_values())
       differ("the dimension n", theirs.agreed.dimension, own.agreed.dimension);
     // Options that differ, too, say more, such as the lengths of the tensors that are fused.
-    const joined_text its(theirs.agreed.dimension, " of ", between.theirs());
+    const joined_text their_dimension(theirs.agreed.dimension, " of ", between.theirs());
     const joined_text ours(own.agreed.dimension, " of ", between.own());
-    differ("the dimension n", its.c_str(), ours.c_str());
+    differ("the dimension n", their_dimension.c_str(), ours.c_str());
   }
   if (have_values && theirs.agreed.index != own.agreed.index)
     differ("the index type", name_of(theirs.agreed.index).c_str(), name_of(own.agreed.index).c_str());

@@ -89,9 +89,9 @@ class wait_state {
   }
   explicit wait_state(const bounded_text& answer) noexcept : bytes_(answer) {}
   [[nodiscard]] rank_t peer() const noexcept {
-    rank_t its = -1;
-    std::memcpy(&its, bytes_.c_str(), sizeof(its));
-    return its;
+    rank_t rank = -1;
+    std::memcpy(&rank, bytes_.c_str(), sizeof(rank));
+    return rank;
   }
   [[nodiscard]] const char* text() const noexcept { return bytes_.c_str() + sizeof(rank_t); }
   [[nodiscard]] std::string_view bytes() const noexcept { return bytes_.view(); }
@@ -159,11 +159,11 @@ template <transport Net>
     for (std::size_t i = 0; i < hops; ++i) {
       if (visited[i] == peer) return to.add("; these ranks wait for each other");
     }
-    const wait_state its = query_peer_wait(net, peer, r.tag);
+    const wait_state waits = query_peer_wait(net, peer, r.tag);
     visited[hops] = peer;
-    peer = its.peer();
+    peer = waits.peer();
     const bool is_last = peer < 0 || peer >= net.size() || hops + 1 == visited.size();
-    if (hops <= 3 || is_last) to.add(hops > 4 ? "; and so on; rank " : "; rank ", visited[hops], " ", its.text());
+    if (hops <= 3 || is_last) to.add(hops > 4 ? "; and so on; rank " : "; rank ", visited[hops], " ", waits.text());
     if (is_last) return;
   }
 }

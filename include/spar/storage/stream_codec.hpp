@@ -68,15 +68,15 @@ concept encoded_size = std::same_as<Size, std::size_t> || std::same_as<Size, cod
 template <class Codec, class T, class Index>
 concept stream_codec = part_for<Codec, slot::storage> &&
                        requires(const Codec& codec, std::uint64_t n, coo_span<T, Index> entries, index_range range,
-                                std::span<std::byte> bytes, std::span<const std::byte> came, entry_room<T, Index> to,
-                                void (*each_option)(std::string_view, std::uint64_t)) {
+                                std::span<std::byte> bytes, std::span<const std::byte> received,
+                                entry_room<T, Index> to, void (*each_option)(std::string_view, std::uint64_t)) {
                          { Codec::name } -> std::convertible_to<std::string_view>;
                          { Codec::exact } -> std::convertible_to<bool>;
                          { codec.template entry_bits<T, Index>(n, n) } -> std::same_as<double>;
                          { codec.template delta<T, Index>(n) } -> std::same_as<std::uint64_t>;
                          { codec.template bound<T, Index>(range, std::size_t{}) } -> std::same_as<std::size_t>;
                          { codec.encode(entries, range, bytes) } -> detail::encoded_size;
-                         { codec.decode(came, range, to) } -> std::same_as<void>;
+                         { codec.decode(received, range, to) } -> std::same_as<void>;
                          codec.options(each_option);
                        };
 

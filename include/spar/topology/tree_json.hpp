@@ -55,10 +55,10 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
       if (!value.is_object())
         raise<invalid_argument>({place, ".link of the tree is a JSON ", value.type_name(), "; expected a JSON object"});
       node.link = above;
-      for (const auto& [its, number] : value.items()) {
-        if (!read_link(*node.link, its, number, place + ".link")) {
+      for (const auto& [name, number] : value.items()) {
+        if (!read_link(*node.link, name, number, place + ".link")) {
           raise<invalid_argument>(
-              {place, ".link of the tree has the unknown key '", its, "'; expected bandwidth or latency"});
+              {place, ".link of the tree has the unknown key '", name, "'; expected bandwidth or latency"});
         }
       }
     } else {

@@ -117,13 +117,14 @@ class simulator {
     try {
       for (std::size_t ended = 0; ended < programs.size();) {
         sim& last = ranks_[static_cast<std::size_t>(step(start))];
-        auto& its = programs[static_cast<std::size_t>(last.rank())];
-        const bool done = its && its->done();
-        // First rethrows the program's error, if any, because `misuse_` may have been set while the program unwound.
-        if (done) its->result();
+        auto& coroutine = programs[static_cast<std::size_t>(last.rank())];
+        const bool done = coroutine && coroutine->done();
+        // First rethrows the coroutine's error, if any, because `misuse_` may have been set while the coroutine
+        // unwound.
+        if (done) coroutine->result();
         if (!misuse_.empty()) throw error(misuse_);
         if (!done) continue;
-        its.reset();
+        coroutine.reset();
         ++ended;
         last.port().has_left_ = !last.dead() && !last.port().busy();
       }

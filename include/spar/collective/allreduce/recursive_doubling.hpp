@@ -179,7 +179,7 @@ struct recursive_doubling {
       incoming<Storage, T, Index> theirs(net.work().memory());
       co_await net.receive(peer, theirs);
       const auto other = co_await theirs.view(net, store, range);
-      const auto own = out.settled(net, store, have, range, kept(distance));
+      const auto own = out.as_decoded(net, store, have, range, kept(distance));
       const bool lower = peer > net.rank();
       auto next = co_await net.work().merge(lower ? own : other, lower ? other : own, range, limit, op);
       net.compute(other.count() + own.count());
@@ -195,7 +195,7 @@ struct recursive_doubling {
       const payload last = co_await out(net, store, have, range, group(folded.active_ranks()));
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
       if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
-        const auto own = out.settled(net, store, have, range, kept(folded.active_ranks()));
+        const auto own = out.as_decoded(net, store, have, range, kept(folded.active_ranks()));
         sum = net.work().duplicate(own);
       }
     }

@@ -141,7 +141,7 @@ struct ring_allgather : algorithm_defaults {
     fixed_vector<relayed<Storage, T, Index>> passed(net.memory(), static_cast<std::size_t>(p));
     buffer<stream_view<T, Index>> views(net.memory(), static_cast<std::size_t>(p));
     const std::span<stream_view<T, Index>> blocks = views.span();
-    co_await passed.emplace_back().bring(net, store, mine, owner[net.rank()], residual);
+    co_await passed.emplace_back().encode(net, store, mine, owner[net.rank()], residual);
     blocks[static_cast<std::size_t>(net.rank())] = passed[0].view();
     for (rank_t step = 0; step + 1 < p; ++step) {
       const rank_t arriving = (net.rank() + 2 * p - step - 1) % p;

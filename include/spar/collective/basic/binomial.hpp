@@ -116,7 +116,7 @@ struct binomial_broadcast : algorithm_defaults {
     }
     relayed<Storage, T, Index> whole;
     if (relative == 0) {
-      co_await whole.bring(net, store, mine, all, residual);
+      co_await whole.encode(net, store, mine, all, residual);
     } else {
       incoming<Storage, T, Index> in(net.work().memory());
       co_await net.receive((net.rank() + p - distance) % p, in);

@@ -67,10 +67,10 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
     in.start(partner);
     for (std::size_t i = 0; i < all.count(); ++i) {
       co_await in.next();
-      message_buffer& came = in.take();
+      message_buffer& received = in.take();
       if (i + 1 < all.count()) in.start(partner);
-      coder.decode(coder.template arrived<T>(came, all[i].size()), part(x, all[i]));
-      came.end_loan();
+      coder.decode(coder.template arrived<T>(received, all[i].size()), part(x, all[i]));
+      received.end_loan();
     }
     for (auto& slot : out) co_await *slot.sending;
     co_return;
@@ -89,15 +89,15 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
       const std::span<T> mine = part(x, all[i]);
       if (stage > 0 || folded.has_partner()) {
         co_await in.next();
-        message_buffer& came = in.take();
+        message_buffer& received = in.take();
         if (i + 1 < all.count())
           in.start(peer);
         else if (stage < rounds)
           in.start(peer_of(stage + 1));
         if (stage > 0) coder.decode(out[i].message, mine);
         const std::span<T> theirs = scratch.span().first(mine.size());
-        coder.decode(coder.template arrived<T>(came, mine.size()), theirs);
-        came.end_loan();
+        coder.decode(coder.template arrived<T>(received, mine.size()), theirs);
+        received.end_loan();
         if (peer < net.rank())
           net.work().reduce_left(mine, std::as_const(scratch).data(), op);
         else

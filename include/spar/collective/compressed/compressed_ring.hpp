@@ -54,14 +54,14 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
     for (std::size_t i = 0; i < block.count(); ++i) {
       const index_range range = block[i];
       const std::span<T> mine = x.subspan(range.begin, range.size());
-      message_buffer* came = nullptr;
+      message_buffer* received = nullptr;
       payload message;
       if (hop > 0) {
         co_await in.next();
-        came = &in.take();
+        received = &in.take();
         if (hop < last || i + 1 < block.count())
-          in.start(left); // receives the next piece while this rank decodes `came`
-        message = coder.template arrived<T>(*came, range.size());
+          in.start(left); // receives the next piece while this rank decodes `received`
+        message = coder.template arrived<T>(*received, range.size());
       }
       if (hop > 0 && hop < p) {
         coder.reduce_left(message, mine, op, scratch.span());
@@ -80,7 +80,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
         if (hop == p - 1) coder.decode(slot.message, mine);
       }
       if (hop >= p) coder.decode(message, mine);
-      if (came != nullptr) came->end_loan();
+      if (received != nullptr) received->end_loan();
     }
   }
   for (auto& slot : out) {

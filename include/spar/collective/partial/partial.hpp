@@ -241,22 +241,22 @@ class partial {
     }
     if (!in_time()) std::rethrow_exception(error_);
     finished* const next = results_.pop_front();
-    finished its = std::move(*next);
+    finished ended = std::move(*next);
     finished_.recycle(next);
-    record->cost = its.cost;
-    co_return Held::deliver(its.share, its.who, x);
+    record->cost = ended.cost;
+    co_return Held::deliver(ended.share, ended.who, x);
   }
   class end_of_call {
    public:
-    explicit end_of_call(partial& its) noexcept : its_(&its) { its_->calling_ = true; }
+    explicit end_of_call(partial& reducer) noexcept : reducer_(&reducer) { reducer_->calling_ = true; }
     end_of_call(const end_of_call&) = delete;
     ~end_of_call() {
-      its_->calling_ = false;
-      its_->waiting_ = nullptr;
+      reducer_->calling_ = false;
+      reducer_->waiting_ = nullptr;
     }
 
    private:
-    partial* its_;
+    partial* reducer_;
   };
 
   void begin_call(const argument& x, std::uint64_t round) {
@@ -365,11 +365,11 @@ class partial {
   [[nodiscard]] terms_type terms() const noexcept { return {&algorithm_, &who_, tau_}; }
 
   struct one_round : terms_type {
-    task<void> operator()(channel<Net> net, partial* its, finished* next) const& {
+    task<void> operator()(channel<Net> net, partial* reducer, finished* next) const& {
       const bruck_allgather gather;
       co_await gather(net.template with_element<std::int32_t>(), next->who.marks());
-      co_await Held::reduce(net, its->algorithm_, next->share, its->op_);
-      Held::finalize(next->share, its->op_, net.size());
+      co_await Held::reduce(net, reducer->algorithm_, next->share, reducer->op_);
+      Held::finalize(next->share, reducer->op_, net.size());
     }
   };
 

@@ -74,9 +74,9 @@ class quantile_search {
     bool found = true, fits = true;
     for (std::size_t q = 0; q <= quantiles_.size(); ++q) {
       const std::uint64_t next = q < quantiles_.size() ? quantiles_[q].nearest().below : target_.n;
-      const std::uint64_t its = target_.of_mean(mean, static_cast<rank_t>(q));
-      const std::uint64_t slack = std::max<std::uint64_t>(its / 32, quantiles_.size() + 1);
-      fits = fits && next - below <= std::min(target_.of_mean(most, static_cast<rank_t>(q)), its + slack);
+      const std::uint64_t wanted = target_.of_mean(mean, static_cast<rank_t>(q));
+      const std::uint64_t slack = std::max<std::uint64_t>(wanted / 32, quantiles_.size() + 1);
+      fits = fits && next - below <= std::min(target_.of_mean(most, static_cast<rank_t>(q)), wanted + slack);
       found = found && (q == quantiles_.size() || quantiles_[q].found());
       below = next;
     }

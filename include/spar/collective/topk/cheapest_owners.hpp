@@ -91,8 +91,8 @@ struct cheapest_owners {
     owners_report& last = call.report;
     const balanced_owners balanced{.tau = tau};
     const pruned_owners pruned{.tau = tau};
-    const auto by = [&](std::string_view schedule, const auto& its, const auto& of_it) {
-      return its.reduce(net.with_algorithm(schedule), of_it, std::move(mine), op);
+    const auto by = [&](std::string_view schedule, const auto& owners, const auto& owners_call) {
+      return owners.reduce(net.with_algorithm(schedule), owners_call, std::move(mine), op);
     };
     const auto start = [&] {
       if constexpr (detail::is_monotone<T, Op>) {

@@ -55,13 +55,13 @@ class flex_coded_sum {
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
     const std::span<T> own = values(m.part);
-    const payload came = coder_.template arrived<T>(in, own.size());
+    const payload received = coder_.template arrived<T>(in, own.size());
     if (!plan_->adds(parts_[m.part])) {
-      coder_.decode(came, own);
+      coder_.decode(received, own);
       return 0;
     }
     buffer<T> partial(net_.work().memory(), own.size());
-    coder_.decode(came, partial.span());
+    coder_.decode(received, partial.span());
     net_.work().reduce_left(own, std::as_const(partial).data(), op_);
     return own.size();
   }

@@ -62,13 +62,13 @@ class block_coder {
       return payload{wire_format::dense, values.size(), {std::span<const std::byte>(plain)}};
     });
   }
-  /// Copies the bytes of the received message `came` to `room`, and returns a message that refers to the copy, so that
-  /// this rank can forward the message after its receive buffer is reused.
-  payload pass_on(const payload& came, buffer<std::byte>& room) const {
-    const auto bytes = came.pieces[0];
+  /// Copies the bytes of the received message `received` to `room`, and returns a message that refers to the copy, so
+  /// that this rank can forward the message after its receive buffer is reused.
+  payload pass_on(const payload& received, buffer<std::byte>& room) const {
+    const auto bytes = received.pieces[0];
     const std::span<const std::byte> out = room_for(bytes.size(), room);
     net_.work().copy(room.data(), bytes);
-    return {came.format, came.count, {out}};
+    return {received.format, received.count, {out}};
   }
 
   /// Returns the payload of the received message `in`. Throws `corrupt_message` unless the payload contains `values`
@@ -77,22 +77,22 @@ class block_coder {
   [[nodiscard]] payload arrived(const message_buffer& in, std::uint64_t values) const {
     return checked<T>({in.head().format, in.head().count, {in.piece<std::byte>(0)}}, values);
   }
-  /// Returns `came`, which may be only a part of a message. Throws `corrupt_message` unless `came` contains `values`
-  /// values of T, encoded or plain.
+  /// Returns `received`, which may be only a part of a message. Throws `corrupt_message` unless `received` contains
+  /// `values` values of T, encoded or plain.
   template <element T>
-  [[nodiscard]] payload checked(const payload& came, std::uint64_t values) const {
-    const bool encoded = came.format == wire_format::block_coded;
-    if (!encoded && came.format != wire_format::dense) {
-      raise<corrupt_message>({"a message of format ", static_cast<int>(came.format),
+  [[nodiscard]] payload checked(const payload& received, std::uint64_t values) const {
+    const bool encoded = received.format == wire_format::block_coded;
+    if (!encoded && received.format != wire_format::dense) {
+      raise<corrupt_message>({"a message of format ", static_cast<int>(received.format),
                               " arrived; expected format 2 (dense values) or 3 (an encoded block)"});
     }
-    const std::size_t bytes = came.pieces[0].size();
+    const std::size_t bytes = received.pieces[0].size();
     const std::size_t expected = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
-    if (came.count != values || bytes != expected) {
-      raise<corrupt_message>({"a block of ", came.count, " values in ", bytes, " bytes arrived; expected ", values,
+    if (received.count != values || bytes != expected) {
+      raise<corrupt_message>({"a block of ", received.count, " values in ", bytes, " bytes arrived; expected ", values,
                               " values in ", expected, " bytes with the storage ", Codec::name});
     }
-    return came;
+    return received;
   }
 
   /// Replaces `values` by op(decoded, value), where `decoded` are the values of `message`; `scratch` must be at least

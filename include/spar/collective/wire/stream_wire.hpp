@@ -101,27 +101,27 @@ answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const
   }
 }
 
-/// Decodes and validates the stream in the payload `came`, which is coded (by the stream codec), encoded (by the block
-/// codec) or dense. The result has its own memory. Throws `corrupt_message` if the payload is malformed or does not fit
-/// `range`.
+/// Decodes and validates the stream in the payload `received`, which is coded (by the stream codec), encoded (by the
+/// block codec) or dense. The result has its own memory. Throws `corrupt_message` if the payload is malformed or does
+/// not fit `range`.
 template <element T, index_type Index, transport Net, class Storage>
-sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& came, std::uint64_t n,
+sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& received, std::uint64_t n,
                                       index_range range) {
-  if (came.format == wire_format::entries_coded) {
-    check_count(came.count, range);
-    auto out = sparse_stream<T, Index>::sparse(net.memory(), n, came.count);
+  if (received.format == wire_format::entries_coded) {
+    check_count(received.count, range);
+    auto out = sparse_stream<T, Index>::sparse(net.memory(), n, received.count);
     const entry_room<T, Index> to{out.indices(), out.values()};
-    decode_entries(net, storage::streams_of(store), came.pieces[0], range, to);
+    decode_entries(net, storage::streams_of(store), received.pieces[0], range, to);
     return out;
   }
-  if (storage::plain_blocks<Storage> && came.format == wire_format::block_coded) {
+  if (storage::plain_blocks<Storage> && received.format == wire_format::block_coded) {
     raise<corrupt_message>(
-        {"an encoded block of ", came.count,
+        {"an encoded block of ", received.count,
          " values arrived; expected plain values, because the storage of this rank does not encode dense values"});
   }
   const auto blocks = storage::blocks_of(store);
   const block_coder coder(net, blocks);
-  const payload checked = coder.template checked<T>(came, range.size());
+  const payload checked = coder.template checked<T>(received, range.size());
   auto out = sparse_stream<T, Index>::dense(net.work().memory(), n, range.begin, range.size());
   coder.decode(checked, out.values());
   return out;
@@ -165,8 +165,8 @@ class outgoing {
   /// go on with the decoded stream, this rank must use the returned stream, too, so that all ranks have the same bits.
   /// Adds the rounding errors to `residual`, unless `residual` is empty.
   template <transport Net>
-  stream_view<T, Index> settled(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
-                                index_range range, residual_view<T> residual) {
+  stream_view<T, Index> as_decoded(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
+                                   index_range range, residual_view<T> residual) {
     if constexpr (storage::is_exact<Storage>) {
       return v;
     } else {
@@ -179,12 +179,12 @@ class outgoing {
     }
   }
   /// Adds the rounding errors of the message of `v`, whose indices lie in `range`, to `residual`, unless `residual` is
-  /// empty. A rank that does not use the stream after the send calls this function instead of `settled`.
+  /// empty. A rank that does not use the stream after the send calls this function instead of `as_decoded`.
   template <transport Net>
   void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
                   residual_view<T> residual) {
     if constexpr (!storage::is_exact<Storage>) {
-      if (!residual.empty()) (void)settled(net, store, v, range, residual);
+      if (!residual.empty()) (void)as_decoded(net, store, v, range, residual);
     }
   }
   /// The message that was encoded last.
@@ -208,8 +208,8 @@ class outgoing<Storage, T, Index> {
   }
   /// Returns `v`, because nothing is rounded.
   template <transport Net>
-  stream_view<T, Index> settled(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
-                                residual_view<T>) const noexcept {
+  stream_view<T, Index> as_decoded(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
+                                   residual_view<T>) const noexcept {
     return v;
   }
   /// Does nothing, because nothing is rounded.
@@ -309,11 +309,11 @@ class relayed {
   /// On the owner, encodes the stream `v`, whose indices lie in `range` and which must outlive this object. Adds the
   /// rounding errors of the encoding to `residual`, unless `residual` is empty.
   template <transport Net>
-  auto bring(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-             residual_view<T> residual) {
+  auto encode(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+              residual_view<T> residual) {
     return after(net, own_(net, store, v, range, 0), [this, net, &store, v, range, residual](const payload& message) {
       message_ = message;
-      view_ = own_.settled(net, store, v, range, residual);
+      view_ = own_.as_decoded(net, store, v, range, residual);
     });
   }
   /// On a rank that is not the owner, copies the received stream `in`, whose indices must lie in `range`, to memory of
@@ -326,18 +326,19 @@ class relayed {
     if constexpr (!storage::copies_nothing<Storage, T, Index>) {
       if ((format == wire_format::entries_coded && workspace_of<Net>::decodes_entries) ||
           format == wire_format::block_coded) {
-        const payload came = in.arrived_payload();
-        held_ = detail::decode_stream<T, Index>(net, store, came, in.head().dimension, range);
-        bytes_ = buffer<std::byte>(net.work().memory(), came.pieces[0].size());
-        net.work().copy(bytes_.data(), came.pieces[0]);
-        const std::uint64_t plain = format == wire_format::entries_coded ? came.count * (sizeof(T) + sizeof(Index)) : 0;
-        message_ = {format, came.count, {std::as_const(bytes_).span()}, plain};
+        const payload received = in.arrived_payload();
+        held_ = detail::decode_stream<T, Index>(net, store, received, in.head().dimension, range);
+        bytes_ = buffer<std::byte>(net.work().memory(), received.pieces[0].size());
+        net.work().copy(bytes_.data(), received.pieces[0]);
+        const std::uint64_t plain =
+            format == wire_format::entries_coded ? received.count * (sizeof(T) + sizeof(Index)) : 0;
+        message_ = {format, received.count, {std::as_const(bytes_).span()}, plain};
         view_ = std::as_const(held_).view();
         return answered(net);
       }
     }
-    return after(net, in.view(net, store, range), [this, net](const stream_view<T, Index>& came) {
-      held_ = net.work().duplicate(came);
+    return after(net, in.view(net, store, range), [this, net](const stream_view<T, Index>& received) {
+      held_ = net.work().duplicate(received);
       view_ = std::as_const(held_).view();
       message_ = view_message(view_);
     });

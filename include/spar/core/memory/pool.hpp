@@ -169,7 +169,7 @@ class pool final : public std::pmr::memory_resource {
 
   class exclusive {
    public:
-    explicit exclusive(pool& its) noexcept : taken_(its.shared_ ? &its.taken_ : nullptr) {
+    explicit exclusive(pool& memory) noexcept : taken_(memory.shared_ ? &memory.taken_ : nullptr) {
       while (taken_ != nullptr && taken_->test_and_set(std::memory_order_acquire)) {
       }
     }

@@ -66,29 +66,29 @@ class option_text {
 /// ranks, such as a number of threads, are left out. Rejects types whose `options` is not const, or does not accept
 /// an `option_digest` as `f`, because ranks could not compare the options of these types.
 template <class P>
-concept policy = requires(const P& its, detail::option_digest& f) {
+concept policy = requires(const P& part, detail::option_digest& f) {
   { P::name } -> std::convertible_to<std::string_view>;
-  { its.options(f) } -> std::same_as<void>;
+  { part.options(f) } -> std::same_as<void>;
 };
 
 /// A hash of the name and the options of the policy `its`. Two policies with different names or options have the same
 /// digest only by chance, with a probability of 2^-64.
 template <policy P>
-constexpr std::uint64_t digest_of(const P& its) {
+constexpr std::uint64_t digest_of(const P& part) {
   constexpr std::uint64_t name = detail::fnv1a(P::name);
   detail::option_digest digest(name);
-  its.options(digest);
+  part.options(digest);
   return digest.value();
 }
 
 /// Appends the name and the options of the policy `its` to `to`, for example `exact_topk(k=15)`.
 template <policy P>
-[[gnu::cold]] void describe(const P& its, detail::bounded_text& to) {
+[[gnu::cold]] void describe(const P& part, detail::bounded_text& to) {
   to.add(P::name);
   const std::size_t length = to.size();
   to.add("(");
   detail::option_text options(to);
-  its.options(options);
+  part.options(options);
   if (to.size() == length + 1)
     to.shrink(length);
   else
@@ -96,9 +96,9 @@ template <policy P>
 }
 /// Returns the name and the options of the policy `its`, for example `exact_topk(k=15)`.
 template <policy P>
-[[gnu::cold]] std::string description_of(const P& its) {
+[[gnu::cold]] std::string description_of(const P& part) {
   detail::bounded_text text;
-  describe(its, text);
+  describe(part, text);
   return std::string(text.view());
 }
 

@@ -137,10 +137,10 @@ __global__ void __launch_bounds__(digit_grid::threads)
     SPAR_UNROLL
     for (unsigned i = 0; i < digit_grid::at_once; ++i) {
       if (at + i * stride >= n || (m[i] & upper) != known) continue;
-      const unsigned its = static_cast<unsigned>(m[i] >> shift) & (radix - 1);
-      if (its != digit && of_digit > 0) atomicAdd(&shared.histogram[digit], of_digit);
-      of_digit = its != digit ? 1 : of_digit + 1;
-      digit = its;
+      const unsigned next_digit = static_cast<unsigned>(m[i] >> shift) & (radix - 1);
+      if (next_digit != digit && of_digit > 0) atomicAdd(&shared.histogram[digit], of_digit);
+      of_digit = next_digit != digit ? 1 : of_digit + 1;
+      digit = next_digit;
     }
   }
   if (of_digit > 0) atomicAdd(&shared.histogram[digit], of_digit);

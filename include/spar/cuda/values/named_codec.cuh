@@ -31,11 +31,11 @@ struct device_codec<storage::named_codec> {
   template <class T>
   static void encode(const storage::named_codec& by, std::span<const T> x, std::byte* out, block_position at,
                      cudaStream_t stream) {
-    by.visit<T>([&]<class Codec>(const Codec& its) { device_codec<Codec>::encode(its, x, out, at, stream); });
+    by.visit<T>([&]<class Codec>(const Codec& chosen) { device_codec<Codec>::encode(chosen, x, out, at, stream); });
   }
   template <class T>
   static void decode(const storage::named_codec& by, const std::byte* in, std::span<T> out, cudaStream_t stream) {
-    by.visit<T>([&]<class Codec>(const Codec& its) { device_codec<Codec>::decode(its, in, out, stream); });
+    by.visit<T>([&]<class Codec>(const Codec& chosen) { device_codec<Codec>::decode(chosen, in, out, stream); });
   }
   /// Calls `f` with the chosen codec.
   template <class T, class F>

@@ -55,16 +55,16 @@ class device_values {
   /// none.
   template <class Codec, class T, class Op>
   bool reduce_left(const Codec& codec, std::span<const std::byte> in, std::span<T> inout, Op op) const {
-    return visit<T>(codec, [&]<class Its>(const Its& its) {
-      if constexpr (reduces_encoded<Its, T, Op>)
-        device_codec<Its>::reduce_left(its, in.data(), inout, op, order_.get());
-      return reduces_encoded<Its, T, Op>;
+    return visit<T>(codec, [&]<class Chosen>(const Chosen& chosen) {
+      if constexpr (reduces_encoded<Chosen, T, Op>)
+        device_codec<Chosen>::reduce_left(chosen, in.data(), inout, op, order_.get());
+      return reduces_encoded<Chosen, T, Op>;
     });
   }
   /// The number of values of type T that `codec` encodes together (see `device_codec`).
   template <class T, class Codec>
   [[nodiscard]] static std::uint64_t together(const Codec& codec) {
-    return visit<T>(codec, []<class Its>(const Its& its) { return device_codec<Its>::together(its); });
+    return visit<T>(codec, []<class Chosen>(const Chosen& chosen) { return device_codec<Chosen>::together(chosen); });
   }
 
  private:

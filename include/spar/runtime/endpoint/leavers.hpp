@@ -55,9 +55,9 @@ class calls_of_leaver {
   [[nodiscard]] std::string_view text() const noexcept { return text_.view(); }
 
   [[nodiscard, gnu::cold]] last_call last() const noexcept {
-    last_call its;
-    if (!text_.empty()) std::memcpy(static_cast<void*>(&its), text_.c_str(), sizeof(its));
-    return its;
+    last_call last;
+    if (!text_.empty()) std::memcpy(static_cast<void*>(&last), text_.c_str(), sizeof(last));
+    return last;
   }
   /// Whether the number of the calls with the name of the call `sequence` is known; false if that call has no name.
   [[nodiscard]] static bool counts_name(std::uint64_t sequence) noexcept {

@@ -36,9 +36,9 @@ class control_subscribers {
     l.number = next_++;
     while (early_message* note =
                early_.take([&](const early_message& n) { return subscriber_number(n.text.view()) == l.number; })) {
-      const early_message came = *note;
+      const early_message received = *note;
       delete note;
-      l.on_message(l.self, came.source, came.text.view());
+      l.on_message(l.self, received.source, received.text.view());
     }
     all_.push_back(&l);
   }

@@ -99,12 +99,12 @@ class scheduler {
   class pause {
    public:
     /// Pauses the scheduler `its`.
-    explicit pause(scheduler& its) noexcept : its_(&its), before_(std::exchange(its.paused_, true)) {}
+    explicit pause(scheduler& paused) noexcept : scheduler_(&paused), before_(std::exchange(paused.paused_, true)) {}
     pause(const pause&) = delete;
-    ~pause() { its_->paused_ = before_; }
+    ~pause() { scheduler_->paused_ = before_; }
 
    private:
-    scheduler* its_;
+    scheduler* scheduler_;
     bool before_;
   };
 
