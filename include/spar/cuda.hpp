@@ -35,7 +35,7 @@ class staged {
   /// values. While the rank waits for the copy to the host, it takes part in the rounds of partial collectives. If `f`
   /// throws, the values in device memory do not change. Throws `invalid_argument` before anything is sent if the values
   /// or the stream are of another device than this object, or if another device is the current one. If CUDA fails,
-  /// aborts the communicator, because other ranks may wait for this one, and throws `cuda_error`.
+  /// aborts the communicator and throws `cuda_error`: other ranks may wait for this one.
   template <element T, std::invocable<std::span<T>> F>
   void on_host(device_span<T> x, F&& f) {
     if (x.size == 0) {

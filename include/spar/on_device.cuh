@@ -219,8 +219,7 @@ class on_device {
 /// stream after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If the
 /// call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values or the
 /// stream are not those of the device for which `on` was made, if this device is not the current one, or if `net` has a
-/// progress thread. If CUDA fails, the communicator is aborted, because other ranks may wait, and `cuda_error` is
-/// thrown.
+/// progress thread. If CUDA fails, aborts the communicator and throws `cuda_error`: other ranks may wait.
 template <communicates Net, element T, class Given = sparcml, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {}) {
   on.template begin<Given>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(given), op); });

@@ -132,7 +132,7 @@ class strided {
   [[nodiscard]] std::int64_t stride(std::size_t d) const noexcept { return shape_.strides[d]; }
   /// The number of values: the product of the extents.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Whether the values are one after the other in memory, so that they are not packed.
+  /// Whether the values are contiguous in memory. A call packs values that are not.
   [[nodiscard]] bool is_contiguous() const noexcept {
     return size_ < 2 || (rows_.dimensions == 1 && rows_.strides[0] == 1);
   }

@@ -31,7 +31,7 @@ struct call_shape {
   /// The share of a vector that belongs to the other ranks if the P ranks divide the vector evenly: (P - 1) / P.
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
   /// n (1 - (1 - k / n)^count): the expected number of entries in the sum over `count` ranks that have k uniformly
-  /// random entries each. Computed by repeated doubling, as the formula loses precision by cancellation if k is small.
+  /// random entries each. Computed by repeated doubling: the formula loses precision by cancellation if k is small.
   [[nodiscard]] double expected_union(std::int64_t count) const noexcept {
     if (n <= 0 || k >= n) return n;
     double all = 0;
@@ -66,7 +66,7 @@ struct call_shape {
                                        : n * net.gamma_dense + scatter_seconds(net, entries);
   }
   /// Seconds to move the nonzeros out of a dense vector, and to write a sum with `entries` entries to it. An entry
-  /// takes as long as to merge it, as the entries are far apart in memory.
+  /// takes as long as to merge it: the entries are far apart in memory.
   [[nodiscard]] double in_place_seconds(const network_model& net, double entries) const noexcept {
     return n * net.gamma_dense + k * net.gamma_sparse + std::min(entries * net.gamma_sparse, n * net.gamma_dense);
   }

@@ -378,7 +378,7 @@ class error_feedback {
     }
   };
   accumulation accumulate(std::span<const T> x) {
-    residual_.reserve(x.size()); // both vectors get room for n values, as they swap places when a call succeeds
+    residual_.reserve(x.size()); // both vectors need room for n values: a call that succeeds swaps them
     accumulated_.resize(x.size());
     return {accumulated_.data(), residual_.empty() ? nullptr : residual_.data(), x.data()};
   }

@@ -148,7 +148,7 @@ void abort(Net& net, std::string_view reason) noexcept {
 namespace detail {
 
 /// Called with the exception that is being handled, if this rank fails to take part in something that other ranks take
-/// part in: aborts the communicator, because they may wait for this rank, and rethrows the exception. Does not abort
+/// part in: aborts the communicator and rethrows the exception: they may wait for this rank. Does not abort
 /// for `invalid_argument`, which is thrown before anything is sent. The caller does not hold the lock of the rank.
 template <communicates Net>
 [[noreturn, gnu::cold]] void fail_to_begin(Net& net) {

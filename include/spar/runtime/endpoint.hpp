@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The endpoint, which holds the state of one rank that is the same for every transport. Most parts of this state have
-// classes of their own, in the folders endpoint/ and messages/.
+// their own classes, in the folders endpoint/ and messages/.
 #pragma once
 
 #include <spar/core/assertion.hpp>

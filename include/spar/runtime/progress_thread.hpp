@@ -31,7 +31,7 @@ struct progress_options {
   double pause = 5e-3;
 };
 
-/// Makes progress on a communicator in a thread of its own, from construction to destruction, so that calls in flight
+/// Makes progress on a communicator in its own thread, from construction to destruction, so that calls in flight
 /// continue while the application computes. The communicator must outlive the progress_thread: a program that
 /// destroys the communicator first ends with a message that says so. With in-process ranks, the thread sleeps until
 /// another rank sends or receives a message, for at most 0.05 s at a time; over MPI, the thread polls, and yields its

@@ -32,7 +32,7 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   A send copies `head` and `pieces`, but borrows the memory of the pieces until the send ends. A receive does not
 ///   know the sizes: it writes the header to `into.arrived()`, and if `into.fits()`, it fills each
 ///   `into.destination(i)` or lends memory by `into.borrow`. It must not lend memory of the sender if `into.kept()`,
-///   nor memory of its own if `into.placed()`. A transport that sends bytes writes and validates them by
+///   nor its own memory if `into.placed()`. A transport that sends bytes writes and validates them by
 ///   transport/mpi/envelope.hpp; an in-process transport pairs messages with receives by `matching`.
 /// - `abandon(record)`, for `operation`: cancels an operation whose owner is destroyed before the operation ends, and
 ///   does not wait for another rank. If a peer still reads the send buffer, `abandon` calls `begin_loan()`, and the
@@ -73,9 +73,10 @@ concept transport = requires(Net& net, const Net& observed, const message_pieces
   { net.memory() } -> std::same_as<pool&>;
 };
 
-/// Optional: a transport that a `progress_thread` may use while the thread of the application is busy. The threads hold
-/// the lock of the rank by turns. `share()` is called when the progress_thread starts, and throws `invalid_argument` if
-/// it cannot be. Without this function, a progress_thread over the transport does not compile.
+/// Optional: a transport that a `progress_thread` may use while the thread of the application is busy. The threads take
+/// turns to hold the lock of the rank. `share()` is called when the progress_thread starts, and throws
+/// `invalid_argument` if the transport cannot be shared. Without this function, a progress_thread over the transport
+/// does not compile.
 template <class Net>
 concept shared_transport = transport<Net> && requires(const Net& net) { net.share(); };
 
@@ -97,10 +98,10 @@ concept simulated_transport = transport<Net> && requires(Net& net, double second
 
 /// How a message whose payload is in device memory travels over a transport, below the `device_port` of `on_device`.
 enum class device_path : std::uint8_t {
-  /// By way of page-locked host memory: the transport gets a message in host memory.
+  /// The payload is copied to page-locked host memory, and the transport gets a message in host memory.
   staged,
-  /// From its place to device memory of the receiver, by an MPI library that takes device memory. The work on it has
-  /// ended before the send; a receive gets memory on which there is no work.
+  /// An MPI library that accepts device memory transfers the payload from its place to device memory of the receiver.
+  /// All work on the payload has ended before the send. No work is in flight on the memory of a receive.
   direct,
   /// Not at all: the device of the receiver reads the memory of the sender. A send passes `pieces` and `loan` on to
   /// `message_buffer::borrow`, and calls `loan->returned` when the receiver gives the payload back. A receive that is

@@ -22,7 +22,7 @@
 
 namespace spar::detail {
 
-/// A zfp stream that encodes and decodes a portion of values at a time in a buffer of its own. Because of this buffer,
+/// A zfp stream that encodes and decodes a portion of values at a time in its own buffer. Because of this buffer,
 /// the caller's memory may have any alignment.
 template <class T>
 class zfp_portion {
@@ -115,8 +115,8 @@ void in_zfp_portions(const storage::zfp& by, std::size_t n, const Work& work) {
     part(stream, 0);
     return;
   }
-  // Creates the zfp stream of each thread before the threads start, because a constructor may throw, but the work of a
-  // thread must not throw.
+  // Creates the zfp stream of each thread before the threads start. A constructor may throw; the work of a thread must
+  // not.
   fixed_vector<zfp_portion<T>> of_part(*std::pmr::new_delete_resource(), static_cast<std::size_t>(parts));
   for (int p = 0; p < parts; ++p) of_part.emplace_back(by.rate);
   in_parallel(0, parts, [&](int p) { part(of_part[static_cast<std::size_t>(p)], p); });

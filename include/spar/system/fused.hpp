@@ -25,7 +25,7 @@ namespace spar {
 struct fusion_options {
   std::size_t bucket_bytes = std::size_t{1} << 20; ///< maximum size, in bytes, of a bucket with more than one tensor
   /// Prefix of the names of the collectives, which no other `fused_allreduce` on the communicator has. By default, each
-  /// object has a prefix of its own, "fused 0", "fused 1" and so on; all ranks must then create and destroy their
+  /// object has its own prefix, "fused 0", "fused 1" and so on; all ranks must then create and destroy their
   /// objects in the same order.
   std::string_view name{};
 };

@@ -34,8 +34,8 @@ struct uniform_ownership {
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
     return {begin(block), begin(block + 1)};
   }
-  /// Expected number of entries of a block if the mean over all blocks is `mean`: equal to `mean`, as all blocks have
-  /// the same share.
+  /// Expected number of entries of a block if the mean over all blocks is `mean`. All blocks have the same share, so
+  /// the number equals `mean`.
   [[nodiscard]] constexpr std::uint64_t of_mean(std::uint64_t mean, rank_t) const noexcept { return mean; }
   /// The range of indices in the adjacent blocks [first, last).
   [[nodiscard]] constexpr index_range range(rank_t first, rank_t last) const noexcept {

@@ -142,7 +142,7 @@ class faulty_port : public decorated_port<Net> {
 
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
     const std::uint64_t number = received_++;
-    // After a crash, the receive waits for ever: its source is this rank, and no rank sends to itself.
+    // After a crash, the receive waits forever: its source is this rank, and no rank sends to itself.
     const rank_t source = crashes(sent_ + number) ? rank() : peer;
     return receiving(inner().receive(in, source, tag), *this, in, number);
   }

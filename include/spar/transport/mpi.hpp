@@ -33,7 +33,7 @@ class mpi : public communicator_rank<mpi_port> {
   [[nodiscard]] mpi split(int colour, int key) {
     port().check_open();
     const detail::rank_lock lock(port().shared());
-    port().meet(); // throws if a rank has failed; MPI_Comm_split would wait for this rank for ever
+    port().meet(); // throws if a rank has failed; MPI_Comm_split would wait for this rank forever
     return mpi(port().communicator().split(colour, key), port().options(), network());
   }
   /// The time in seconds from MPI_Wtime, which returns virtual time if a simulator runs the MPI program.

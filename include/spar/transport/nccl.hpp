@@ -42,9 +42,9 @@ struct nccl_options {
 
 /// The transport of `nccl`. A payload of more than `eager_bytes` bytes is announced over the transport Control; then
 /// both ends agree on an epoch (see transport/nccl/agreement.hpp) by control messages, and submit the transfer to NCCL.
-/// A payload in host memory travels from a page-locked buffer of the sender to a page-locked buffer of the receiver; a
-/// payload in device memory from its place, or from a buffer in device memory if it has several pieces, to a buffer in
-/// device memory.
+/// A payload in host memory travels from a page-locked buffer of the sender to a page-locked buffer of the receiver. A
+/// payload in device memory travels from its place to a buffer in device memory; if it has several pieces, they are
+/// first copied to one buffer in device memory.
 template <transport Control>
 class nccl_port : public decorated_port<Control> {
   using transfer = detail::nccl_transfer;
@@ -413,11 +413,11 @@ class nccl_port : public decorated_port<Control> {
 
 /// Runs all collectives of spar on a communicator whose large payloads travel by NCCL, from page-locked memory to
 /// page-locked memory or, with `on_device`, from device memory to device memory. The wrapped communicator, for example
-/// an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank uses a GPU of its own,
+/// an `mpi` or a `threads`, carries everything else, and must outlive this object. Each rank uses its own GPU,
 /// which must be the current device whenever the rank uses this object; otherwise a call throws `invalid_argument`
-/// before anything is sent, as it does if a span, vector or stream of the call is in device memory. All ranks must
-/// create, use and destroy their objects in the same order. The destructor waits for the other ranks, and after the
-/// deadline aborts the wrapped communicator; call it only while no call is in flight on another `nccl`.
+/// before anything is sent. A call also throws it if a span, vector or stream of the call is in device memory. All
+/// ranks must create, use and destroy their objects in the same order. The destructor waits for the other ranks, and
+/// after the deadline aborts the wrapped communicator; call it only while no call is in flight on another `nccl`.
 ///
 /// If ranks are threads of one process, device memory may be freed, and an `on_device` or `device_feedback` destroyed,
 /// only when no rank is in a call: cudaFree waits for the transfers of all ranks on its GPU, and on GPUs that can

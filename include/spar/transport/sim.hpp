@@ -164,7 +164,7 @@ class simulator {
   }
 
   /// The number of messages in flight for which the simulator reserves memory: two on each lane from each rank to each
-  /// rank, because two calls may be in flight, but at most 64 per rank.
+  /// rank, one for each of two calls in flight, but at most 64 per rank.
   static constexpr std::size_t messages(rank_t size) noexcept {
     const auto ranks = static_cast<std::size_t>(size);
     return ranks * std::min<std::size_t>(2 * max_lanes * ranks, 64);

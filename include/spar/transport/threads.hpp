@@ -232,7 +232,7 @@ class threads : public communicator_rank<threads_port> {
       : communicator_rank(group, rank, size, options) {}
 };
 
-/// A group of ranks in one process, each of which runs in a thread of its own.
+/// A group of ranks in one process, each of which runs in its own thread.
 class thread_group {
  public:
   /// Creates `size` ranks with these `options`. Throws `invalid_argument` if `size` is less than 1.
@@ -252,7 +252,7 @@ class thread_group {
     return ranks_[static_cast<std::size_t>(r)];
   }
 
-  /// Runs `program(threads&)` for each rank in a thread of its own, and joins the threads. Rethrows the first error of
+  /// Runs `program(threads&)` for each rank in its own thread, and joins the threads. Rethrows the first error of
   /// any rank, for example one of the \ref call_errors, and throws `error` if the system cannot start a thread. After
   /// an error, the calls in which other ranks wait end in `peer_failed`, and the group cannot be used again: another
   /// `run` throws `invalid_argument`.

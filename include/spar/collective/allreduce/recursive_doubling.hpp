@@ -44,7 +44,7 @@ struct recursive_doubling {
   double dense_from = 1;
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
   /// Number of equal parts of the index range, from 1 to 8. Ranks sum the parts of encoded streams at the same time,
-  /// each in messages of its own, so that a rank encodes, decodes and merges one part while messages of another are on
+  /// each in its own messages, so that a rank encodes, decodes and merges one part while messages of another are on
   /// the way. This saves time if the messages are long and the work on them takes as long as they do. Streams that are
   /// not encoded, which are less work, and dense values are summed as a whole.
   std::uint64_t parts = 1;

@@ -76,7 +76,7 @@ inline void learn(known_of_group& group, std::span<const std::uint64_t> number, 
 /// the sender's group, and the sum of the group if all streams so far are short. All ranks of a group know the same, so
 /// all ranks agree on whether the sum is known. The sum may have any length.
 ///
-/// Messages are not encoded, as ranks do not know yet whether a code pays.
+/// Messages are not encoded: ranks do not know yet whether a code pays.
 template <transport Net, element T, index_type Index, reduction<T> Op, class Otherwise>
 task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Index> mine, Op op, Otherwise otherwise) {
   const folded_ranks folded(net.rank(), net.size());

@@ -103,7 +103,7 @@ struct cheapest_owners {
         return by("balanced_owners, encoded", balanced, call.with(call.store, last));
       return by(balanced.name, balanced, call.with(storage::with_coordinates(call.store), last));
     };
-    auto running = start(); // one co_await, as each adds to the compile time of every program
+    auto running = start(); // one co_await: each adds to the compile time of every program
     co_return co_await std::move(running);
   }
 };

@@ -61,7 +61,7 @@ struct pruned_owners {
   /// The statistics of the last call. `evened_out` is always false.
   struct report : owners_report {
     std::uint64_t asked = 0; ///< the number of values that this rank, as an owner, has asked for
-    bool sent_again = false; ///< whether the ranks sent their entries again, with all values, as the threshold fell
+    bool sent_again = false; ///< whether the threshold fell, and the ranks sent all values again
   };
 
   void validate(std::uint64_t) const {

@@ -249,7 +249,7 @@ class outgoing_list {
   fixed_vector<outgoing<Storage, T, Index>> messages_;
 };
 
-/// A received stream. An encoded stream is decoded to memory of its own; any other stream is read in the memory of the
+/// A received stream. An encoded stream is decoded to its own memory; any other stream is read in the memory of the
 /// message.
 template <class Storage, element T, index_type Index>
 class incoming : public message_buffer {
@@ -348,7 +348,7 @@ class relayed {
   [[nodiscard]] const payload& message() const noexcept { return message_; }
   /// The stream that all ranks decode from the owner's bytes.
   [[nodiscard]] const stream_view<T, Index>& view() const noexcept { return view_; }
-  /// Returns the stream to which `view` refers, in memory of its own, so that the stream may outlive this object.
+  /// Returns the stream to which `view` refers, in its own memory, so that the stream may outlive this object.
   template <transport Net>
   [[nodiscard]] sparse_stream<T, Index> result(channel<Net> net) && {
     return owned_ ? std::move(held_) : net.work().duplicate(view_);

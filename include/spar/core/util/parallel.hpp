@@ -30,7 +30,7 @@ constexpr int useful_threads(int threads, std::size_t n) noexcept {
 }
 
 /// Calls `work(part)` for each number `part` in [first, last) in parallel. Normally the calling thread runs one part,
-/// and each other part runs on a new thread of its own. If the system cannot start enough threads, some threads run
+/// and each other part runs on its own new thread. If the system cannot start enough threads, some threads run
 /// several parts in turn. `work` must not throw.
 template <class Work>
 void in_parallel(int first, int last, const Work& work) noexcept {

@@ -20,8 +20,8 @@ struct marking_tile {
   static constexpr unsigned rows_ahead = 3 * rows_at_once; // loads so many more meanwhile
   static constexpr unsigned least_rows = 24, most_rows = 60;
 
-  /// The rows for n values: many, because each tile waits for the counts of the tiles before it, but few enough for
-  /// about 1024 tiles, so that all multiprocessors have work.
+  /// The rows for n values. Each tile waits for the counts of the tiles before it, so a tile has many rows. About 1024
+  /// tiles remain, so that all multiprocessors have work.
   SPAR_HOST_DEVICE static constexpr unsigned rows_of(std::uint64_t n) {
     const std::uint64_t rows = n / (1024 * threads) / rows_ahead * rows_ahead;
     return rows < least_rows ? least_rows : rows > most_rows ? most_rows : static_cast<unsigned>(rows);

@@ -26,7 +26,7 @@
 namespace spar::detail {
 
 /// Selects entries from a vector in device memory, and copies them to the host; writes entries from the host to device
-/// memory. Works on one vector at a time, in a stream of its own. Keeps its memory for later vectors. All functions
+/// memory. Works on one vector at a time, in its own stream. Keeps its memory for later vectors. All functions
 /// throw `cuda_error` if CUDA fails.
 template <kernel::ranked T, index_type Index>
 class device_entries {

@@ -147,7 +147,8 @@ class device_port : public decorated_port<Inner> {
       if (port_->path_of(std::numeric_limits<std::size_t>::max()) == device_path::streamed) port_->gave_up_ = true;
       if (std::uncaught_exceptions() > exceptions_) port_->tell_error();
     }
-    /// Gives back the record. That of a send that fails stays in use, because its payload may still be read.
+    /// Gives back the record of the send. If the send has failed, its record stays in use: the receiver may still read
+    /// the payload.
     void await_resume() const {
       sent::forwarding_awaiter::await_resume();
       device_port& port = *std::exchange(port_, nullptr);

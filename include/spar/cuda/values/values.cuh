@@ -15,7 +15,7 @@
 
 namespace spar::detail {
 
-/// Puts the work of a rank on values in device memory into a stream of its own. All functions return
+/// Puts the work of a rank on values in device memory into its own stream. All functions return
 /// at once, and throw `cuda_error` if CUDA fails. All pointers point to device memory.
 class device_values {
  public:

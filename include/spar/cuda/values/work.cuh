@@ -293,7 +293,7 @@ class device_work : public device_counts {
             },
             this, x};
   }
-  /// Changes the values at `x`; the arrays of `what` are in device memory.
+  /// Starts a kernel that applies the change `what`, whose arrays are in device memory, to the values at `x`.
   template <element T>
   void change(T* x, const residual_change<T>& what) const {
     if (what.index_bytes == sizeof(std::uint64_t))

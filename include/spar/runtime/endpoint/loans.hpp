@@ -11,8 +11,8 @@
 
 namespace spar::detail {
 
-/// Counts the send buffers of failed calls that peers still read. A failed call unwinds without waiting for these
-/// peers, because a peer may also be unwinding, and waiting for this rank. The pool keeps the memory of the buffers
+/// Counts the send buffers of failed calls that peers still read. A peer may also be unwinding, and wait for this rank.
+/// So a failed call unwinds without waiting for these peers. The pool keeps the memory of the buffers
 /// unchanged, and no failed call returns, until the last peer has finished reading. A rank waits for the peers only
 /// after it has aborted the communicator.
 class loans {

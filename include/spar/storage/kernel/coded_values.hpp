@@ -33,7 +33,7 @@ inline constexpr unsigned mantissa_digits = code_of<T> == element_code::float32 
                                             : code_of<T> == element_code::float16 ? 10
                                                                                   : 7;
 
-/// The numbers that the bits of the elements from[0], from[1], ... are, as many as a vector has lanes.
+/// The bits of `from[0]`, `from[1]`, ... as unsigned numbers: one element for each lane of a vector.
 template <class T>
 [[gnu::always_inline]] inline vector<number_of<T>> bits_at(const T* from) {
   if constexpr (sizeof(T) == sizeof(number_of<T>)) {

@@ -47,9 +47,9 @@ template <ranked T>
   std::size_t above = 0, equal = n;
   for (auto shift = static_cast<int>(std::bit_width(all)); shift > 0;) {
     shift = std::max(shift - digit, 0);
-    // Alternates between two histograms, because neighbouring values often increment the same counter, and the second
-    // increment would wait for the first. The second half of each histogram counts the values whose upper digits
-    // differ from `known`, because a branch that skips these values would be unpredictable.
+    // Alternates between two histograms. Neighbouring values often increment the same counter, and in one histogram the
+    // second increment would wait for the first. The second half of each histogram counts the values whose upper digits
+    // differ from `known`: a branch that skips these values would be unpredictable.
     std::size_t histogram[2][2 << digit] = {};
     const auto count = [&](std::size_t which, T value) {
       const M m = magnitude_of(value);
@@ -171,7 +171,7 @@ std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begi
 namespace detail {
 
 /// The number of values that `take_from_buckets` searches for candidates at once: few enough for the cache. Buckets
-/// that are longer are searched by `largest`, which has a sample of its own.
+/// that are longer are searched by `largest`, which has its own sample.
 inline constexpr std::size_t bucket_window = std::size_t{1} << 16;
 
 /// Returns a magnitude that slightly more than `k` of each `bucket` values of `x` should reach, by a sample of `x`.

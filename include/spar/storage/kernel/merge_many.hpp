@@ -186,8 +186,8 @@ std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t 
   if (filled == 2) return merge(parts[used[0]], parts[used[1]], out_i, out_v, op);
   std::uint64_t levels = 0;
   while ((std::size_t{1} << levels) < filled) ++levels;
-  // Allocates enough memory for either strategy, because a call with fewer entries may use the other strategy, but must
-  // never need more memory than a call with more entries.
+  // Allocates enough memory for either strategy. A call with fewer entries may use the other strategy, but must never
+  // need more memory than a call with more entries.
   const std::uint64_t range = end - begin;
   const std::size_t most_in_tree = std::min<std::size_t>(total, range / (2 * detail::merge_sparsity));
   detail::scratch_memory room(scratch, std::max(detail::dense_bytes<T>(parts.size(), range),

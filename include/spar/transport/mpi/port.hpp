@@ -377,7 +377,7 @@ class mpi_port : public endpoint {
     r->piece = max_pieces;
   }
 
-  /// On a dead communicator, discards messages for this rank, as all ranks do that learn of the failure, so that the
+  /// On a dead communicator, discards messages for this rank. All ranks that learn of the failure do so, so that the
   /// sends of all ranks complete. At the time `patience()`, gives up the sends of failed calls, and tells the peers:
   /// MPI may then still read their buffers.
   void reclaim_buffers() noexcept {

@@ -119,7 +119,7 @@ class mpi_segments {
 /// The ranks of a communicator that construct their transports. Each rank first takes all its memory. It then calls
 /// `join`, duplicates the communicator for control messages, and calls `mpi_segments::agree`: older versions of spar do
 /// so in this order. If a rank fails before `join`, the destructor takes these steps instead, so that `agree` fails on
-/// the other ranks, which would otherwise wait for this rank for ever.
+/// the other ranks, which would otherwise wait for this rank forever.
 class mpi_founders {
  public:
   explicit mpi_founders(owned_communicator&& comm) noexcept : comm_(std::move(comm)) {}

@@ -11,7 +11,7 @@
 
 namespace spar::detail {
 
-/// The cores that all simulated ranks share, `count` in number. If `count` is 0, each rank has a core of its own.
+/// The cores that all simulated ranks share, `count` in number. If `count` is 0, each rank has its own core.
 class sim_cores {
  public:
   explicit sim_cores(std::size_t count) : free_from_(count, 0.0) {}
