@@ -98,12 +98,12 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     void shared_state\(F&& ## Calls `f(member)` for each member that is equal on all ranks.
     void own_state\(F&& ## Calls `f(member)` for each member that may differ between ranks.
     \bencoded_bytes\(std::size_t ## The size of the encoding of `count` values, in bytes.
-    \bcarries\(std::span ## Whether the codec can encode these `values`; others are sent without encoding.
+    \bcan_encode\(std::span ## Whether the codec can encode these `values`; others are sent without encoding.
     void encode\(std::span ## Encodes `values` at `position` to `out`. Throws `invalid_argument` if `out` is too short.
     decode\(.* in, std::span<T> ## Decodes `in` to the values `out`. Throws `invalid_argument` if `in` is too short.
     \brelative_error\(\) ## The largest error of a value, divided by the largest magnitude rounded with it.
     \babsolute_error\(\) ## The largest error of a value that is not relative to the largest magnitude.
-    double cost\(\) ## The time to encode or decode a value, as a multiple of gamma_dense.
+    double cost\(const network_model& ## The seconds to encode a value, or to decode it, by the model of the `network`.
     double entry_bits\( ## The expected number of bits per entry, for the model of the costs.
     \bneutral\(\) ## The neutral element, which leaves the other operand unchanged.
     T operator\(\)\(T a, T b\) ## The result for the values `a` and `b`.
