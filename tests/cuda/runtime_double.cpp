@@ -37,7 +37,7 @@ struct CUevent_st {
 
 namespace {
 
-std::recursive_mutex all;
+cuda_double::mutex all;
 std::mt19937_64 random_progress;
 bool held = false, stopped = false;
 void (*before_allocation)() = nullptr;
@@ -146,7 +146,7 @@ void put_when(cudaStream_t stream, std::function<bool()> can_begin, std::functio
   const std::lock_guard lock(all);
   of(stream).steps.push_back({std::move(work), std::move(can_begin)});
 }
-std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(all); }
+std::unique_lock<mutex> lock() { return std::unique_lock(all); }
 bool is_accessible(const void* p, std::size_t bytes) {
   const std::lock_guard lock(all);
   return is_within(pinned_memory, p, bytes) || is_within(device_memory, p, bytes);

@@ -4,6 +4,8 @@
 // memory dies.
 #pragma once
 
+#include "support/global_allocations.hpp"
+
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -38,8 +40,19 @@ void put(cudaStream_t stream, std::function<void()> work);
 void put_when(cudaStream_t stream, std::function<bool()> can_begin, std::function<void()> work);
 /// Does all work of a stream without counting as a call.
 void finish(cudaStream_t stream);
-/// The lock under which streams advance, for other doubles that put work into streams.
-std::unique_lock<std::recursive_mutex> lock();
+/// The lock of the doubles, under which streams advance, and which the device's work holds, too.
+struct mutex : std::recursive_mutex {
+  void lock() {
+    std::recursive_mutex::lock();
+    ++spar_test::unfailing_allocations::nested;
+  }
+  void unlock() {
+    --spar_test::unfailing_allocations::nested;
+    std::recursive_mutex::unlock();
+  }
+};
+/// For other doubles that put work into streams.
+std::unique_lock<mutex> lock();
 /// Whether a device can access the memory: it is page-locked or in device memory.
 bool is_accessible(const void* p, std::size_t bytes);
 bool is_on_device(const void* p);

@@ -5,7 +5,7 @@
 #include <spar/cuda/runtime.hpp>
 
 #include <cstddef>
-#include <deque>
+#include <list>
 #include <utility>
 
 namespace spar::detail {
@@ -117,7 +117,7 @@ class recycled_memory {
 
  private:
   kind kind_;
-  std::deque<buffer> buffers_;
+  std::list<buffer> buffers_; // its constructor takes no memory, unlike that of a deque
 };
 
 /// Recycles page-locked host memory.

@@ -17,9 +17,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <limits>
+#include <list>
 #include <memory_resource>
 #include <optional>
 #include <span>
@@ -346,7 +346,7 @@ class device_port : public decorated_port<Inner> {
   device_pool received_; // memory of messages that have arrived on the device, in the order of events
   bool gave_up_ = false; // whether a send that the wrapped transport may still read has been destroyed
   detail::slab<outgoing> outgoing_;
-  std::deque<arrival> arrivals_;
+  std::list<arrival> arrivals_; // its constructor takes no memory, unlike that of a deque
   detail::device_waits waits_;
   std::optional<detail::device_work> work_; // the last member: its destructor waits for work on the others
 };
