@@ -151,11 +151,11 @@ class on_device {
   [[nodiscard]] port_type& transport() noexcept { return port_; } // not `port()`: this is no communicator
   /// Begins a call on `x`; does not compile for what no device can run. Throws `invalid_argument` if `x` is not in
   /// memory of the current device, or if the communicator has a progress thread, and `cuda_error` if CUDA fails.
-  template <class Given, element T>
+  template <class Algorithm, element T>
   [[nodiscard]] detail::call_on_device<port_type> begin(device_span<T> x) {
-    using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));
+    using composed_type = decltype(detail::as_algorithm(std::declval<Algorithm>()));
     static_assert(
-        detail::runs_on_device<algorithm, T>,
+        detail::runs_on_device<composed_type, T>,
         "there are no kernels for this selector, schedule, storage or type of values: for dense numbers, use "
         "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
         "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>); for entries of numbers of "
@@ -171,11 +171,11 @@ class on_device {
   /// Throws `invalid_argument` if `mine` is malformed or not in memory of the current device, or if the communicator
   /// has a progress thread; `cuda_error` if CUDA fails; and the \ref call_errors, because the rank makes progress on
   /// its other calls while it waits for the device.
-  template <class Given, element T, index_type Index>
+  template <class Algorithm, element T, index_type Index>
   [[nodiscard]] detail::call_on_device<port_type> begin(const stream_view<T, Index>& mine, cudaStream_t user) {
-    using algorithm = decltype(detail::as_algorithm(std::declval<Given>()));
+    using composed_type = decltype(detail::as_algorithm(std::declval<Algorithm>()));
     static_assert(
-        detail::reduces_streams_on_device<algorithm, T>,
+        detail::reduces_streams_on_device<composed_type, T>,
         "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
         "8 bytes, the storage coo, alone or with a codec for dense values, a flat topology, and cheapest, "
         "recursive_doubling, split_allgather, gather_and_merge or quantile_owners");
@@ -206,7 +206,7 @@ class on_device {
 };
 
 /// Reduces values in device memory in place, like `allreduce(net, values, algorithm, op)` with the same bits, except
-/// those of NaN. The device must be able to call `op`. `algorithm`, the argument `given`, is
+/// those of NaN. The device must be able to call `op`. `algorithm` is
 ///
 /// - for dense values: `cheapest`, `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
 ///   alone or composed with `storage::as_bfloat16`, `as_half`, `qsgd` or `zfp`;
@@ -220,33 +220,35 @@ class on_device {
 /// call fails, the values are unspecified. Throws `invalid_argument` before anything is sent if the values or the
 /// stream are not those of the device for which `on` was made, if this device is not the current one, or if `net` has a
 /// progress thread. If CUDA fails, aborts the communicator and throws `cuda_error`: other ranks may wait.
-template <communicates Net, element T, class Given = sparcml, reduction<T> Op = sum>
-void allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {}) {
-  on.template begin<Given>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(given), op); });
+template <communicates Net, element T, class Algorithm = sparcml, reduction<T> Op = sum>
+void allreduce(on_device<Net>& on, device_span<T> x, Algorithm algorithm = {}, Op op = {}) {
+  on.template begin<Algorithm>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(algorithm), op); });
 }
 /// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same
-/// bits, and returns the sum. The algorithm `given` is `cheapest`, `recursive_doubling`, `split_allgather`,
+/// bits, and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `split_allgather`,
 /// `gather_and_merge` or `quantile_owners` on a flat topology. `mine` is read after all work that is now in `stream`;
 /// work that is put into `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive
 /// it; once the sum is destroyed, a later call of `on` with this `stream` may use its memory again. Waits for the
 /// device whenever a number of entries is needed. Throws `invalid_argument`, before anything is sent, for a malformed
 /// stream. Other errors are those of the overload for dense values.
-template <communicates Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
+template <communicates Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
 [[nodiscard]] sparse_stream<T, Index, cuda> allreduce(on_device<Net>& on, const stream_view<T, Index, cuda>& mine,
-                                                      cudaStream_t stream, Given given = {}, Op op = {}) {
+                                                      cudaStream_t stream, Algorithm algorithm = {}, Op op = {}) {
   const stream_view<T, Index> there(mine);
   sparse_stream<T, Index> sum;
-  on.template begin<Given>(there, stream).run([&] { sum = allreduce(on.transport(), there, std::move(given), op); });
+  on.template begin<Algorithm>(there, stream).run([&] {
+    sum = allreduce(on.transport(), there, std::move(algorithm), op);
+  });
   return sparse_stream<T, Index, cuda>(std::move(sum));
 }
-/// Starts an allreduce of the dense values `x` on the rank `on` by the algorithm `given`, and returns its handle (see
+/// Starts an allreduce of the dense values `x` on the rank `on` by `algorithm`, and returns its handle (see
 /// `pending_on_device`). The values and the handle must stay valid until the call has ended. Several calls may be in
 /// flight; their work is in one stream, in the order in which messages arrive.
-template <communicates Net, element T, class Given = sparcml, reduction<T> Op = sum>
-auto start_allreduce(on_device<Net>& on, device_span<T> x, Given given = {}, Op op = {}) {
-  const auto order = on.template begin<Given>(x);
+template <communicates Net, element T, class Algorithm = sparcml, reduction<T> Op = sum>
+auto start_allreduce(on_device<Net>& on, device_span<T> x, Algorithm algorithm = {}, Op op = {}) {
+  const auto order = on.template begin<Algorithm>(x);
   return pending_on_device<typename on_device<Net>::port_type>(
-      order, start_allreduce(on.transport(), on.values(x), std::move(given), op));
+      order, start_allreduce(on.transport(), on.values(x), std::move(algorithm), op));
 }
 
 } // namespace spar

@@ -94,19 +94,20 @@ selected_sum<T, Index> sgd_step(Net& net, std::type_identity_t<std::span<T>> wei
 }
 
 /// One step of plain SGD, a collective call: subtracts from the weights `rate` times the mean of the gradients of all
-/// ranks. `given` is any allreduce of dense values with the operation `average`. `gradient` is a span or a container,
-/// and holds the subtracted update on return. Throws `invalid_argument`, before anything is sent, if `rate` is infinite
-/// or NaN, or if the lengths of `weights` and `gradient` differ.
-template <communicates Net, class Gradient, class Given, class T = detail::value_of<Gradient>>
-  requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Given&>())), detail::port_type_of<Net>, T,
-                           average>
+/// ranks. `algorithm` is any allreduce of dense values with the operation `average`. `gradient` is a span or a
+/// container, and holds the subtracted update on return. Throws `invalid_argument`, before anything is sent, if `rate`
+/// is infinite or NaN, or if the lengths of `weights` and `gradient` differ.
+template <communicates Net, class Gradient, class Algorithm, class T = detail::value_of<Gradient>>
+  requires dense_allreduce<decltype(detail::as_algorithm(std::declval<const Algorithm&>())), detail::port_type_of<Net>,
+                           T, average>
 void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& gradient, component_of<T> rate,
-              const Given& given) {
+              const Algorithm& algorithm) {
   const std::span<T> x(gradient);
   auto& port = detail::port_of(net);
   detail::check_step<T>(port, weights, x, rate);
-  const auto call = detail::or_abort(
-      port, [&] { return detail::prepare<T, no_indices>(port, detail::as_algorithm(given), average{}, x.size(), x); });
+  const auto call = detail::or_abort(port, [&] {
+    return detail::prepare<T, no_indices>(port, detail::as_algorithm(algorithm), average{}, x.size(), x);
+  });
   detail::scale_gradient<T>(x, rate);
   call.run();
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);

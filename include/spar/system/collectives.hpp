@@ -158,48 +158,49 @@ void copy_values(const In& in, const Out& out, [[maybe_unused]] pool& memory) {
 
 /// The overloads of `allreduce`, for streams and for dense values.
 struct allreduce_forms {
-  template <transport Net, element T, index_type Index, class Given = sparcml, reduction<T> Op = sum>
-  auto operator()(Net& net, const stream_view<T, Index>& mine, Given given = {}, Op op = {}) const {
-    auto algorithm = as_algorithm(std::move(given));
-    using Algorithm = decltype(algorithm);
-    static_assert(!selects_entries<Algorithm>, "a selector takes entries from dense values; to reduce a stream, use a "
-                                               "composition with the selector everything");
+  template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
+  auto operator()(Net& net, const stream_view<T, Index>& mine, Algorithm algorithm = {}, Op op = {}) const {
+    auto composed = as_algorithm(std::move(algorithm));
+    using composed_type = decltype(composed);
+    static_assert(!selects_entries<composed_type>,
+                  "a selector takes entries from dense values; to reduce a stream, use a "
+                  "composition with the selector everything");
     static_assert(
-        stream_allreduce<Algorithm, Net, T, Index, Op>,
+        stream_allreduce<composed_type, Net, T, Index, Op>,
         "this algorithm does not allreduce sparse streams of this value type: it must be callable as "
         "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>, and a storage that "
         "rounds takes floating-point values only");
-    static_assert(!takes_owners<Algorithm, Net, stream_view<T, Index>, Op>,
+    static_assert(!takes_owners<composed_type, Net, stream_view<T, Index>, Op>,
                   "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
                   "needs another algorithm, such as ring or split_allgather");
-    return prepare_for(net, mine, std::move(algorithm), op);
+    return prepare_for(net, mine, std::move(composed), op);
   }
   template <transport Net, element T, index_type Index, class... Rest>
   auto operator()(Net& net, const sparse_stream<T, Index>& mine, Rest&&... rest) const {
     return (*this)(net, mine.view(), std::forward<Rest>(rest)...);
   }
 
-  template <transport Net, dense_values Values, class Given = sparcml, class Op = sum>
-    requires(!dense_values<Given&>)
-  auto operator()(Net& net, Values&& values, Given given = {}, Op op = {}) const {
-    auto algorithm = as_algorithm(std::move(given));
-    using Algorithm = decltype(algorithm);
+  template <transport Net, dense_values Values, class Algorithm = sparcml, class Op = sum>
+    requires(!dense_values<Algorithm&>)
+  auto operator()(Net& net, Values&& values, Algorithm algorithm = {}, Op op = {}) const {
+    auto composed = as_algorithm(std::move(algorithm));
+    using composed_type = decltype(composed);
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
     if constexpr (expect_element<T>()) {
-      static_assert(!reduction<Given, T>, "the operation of an allreduce follows the algorithm: for example "
-                                          "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
+      static_assert(!reduction<Algorithm, T>, "the operation of an allreduce follows the algorithm: for example "
+                                              "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
       static_assert(reduction<Op, T>,
                     "an allreduce needs an operation on its values: see spar::reduction; minimum and maximum "
                     "need values with an order");
-      static_assert(dense_allreduce<Algorithm, Net, T, Op>,
+      static_assert(dense_allreduce<composed_type, Net, T, Op>,
                     "this algorithm does not allreduce dense values of this type: it must be callable as "
                     "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, a storage that rounds takes "
                     "floating-point values only, and what keeps the largest values takes numbers only");
-      static_assert(!takes_owners<Algorithm, Net, std::span<T>, Op>,
+      static_assert(!takes_owners<composed_type, Net, std::span<T>, Op>,
                     "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
                     "needs another algorithm, such as ring or rabenseifner");
-      return prepare_for(net, x, std::move(algorithm), op);
+      return prepare_for(net, x, std::move(composed), op);
     } else {
       return rejected_call{};
     }

@@ -63,13 +63,13 @@ struct with_state {
 };
 
 template <class Algorithm>
-constexpr auto as_partial(Algorithm given) {
+constexpr auto as_partial(Algorithm algorithm) {
   if constexpr (part<Algorithm>) {
-    return as_partial(compose(given));
+    return as_partial(compose(algorithm));
   } else if constexpr (selects_entries<Algorithm>) {
-    return with_state<Algorithm>{std::move(given)};
+    return with_state<Algorithm>{std::move(algorithm)};
   } else {
-    return given;
+    return algorithm;
   }
 }
 
@@ -85,11 +85,11 @@ concept reduces =
 /// - `partial_allreduce<float>(net, n, majority{})` reduces n dense values in place;
 /// - `partial_allreduce<sparse_stream<float>>(net, n, solo{}, sparcml{})` reduces streams of dimension n.
 ///
-/// `on` is this rank, `who` the participation, and `given` any algorithm that `allreduce` takes, or an
+/// `on` is this rank, `who` the participation, and `algorithm` any algorithm that `allreduce` takes, or an
 /// `error_feedback`. All ranks must create their partial allreduces in the same order. Throws `invalid_argument` for a
 /// quorum that is not in [1, P], and for invalid options of the algorithm.
-template <class T, communicates Net, class Participation = solo, class Given = sparcml, class Op = sum>
-auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, Given given = {}, Op op = {},
+template <class T, communicates Net, class Participation = solo, class Algorithm = sparcml, class Op = sum>
+auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, Algorithm algorithm = {}, Op op = {},
                        const partial_options& options = {}) {
   using backlog = detail::backlog_for<T, Op>;
   using value = typename backlog::value;
@@ -97,24 +97,24 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
   using argument = typename backlog::type::argument;
   using port_type = detail::port_type_of<Net>;
   port_type& net = detail::port_of(on);
-  auto algorithm = detail::as_partial(std::move(given));
-  using Algorithm = decltype(algorithm);
+  auto composed = detail::as_partial(std::move(algorithm));
+  using composed_type = decltype(composed);
   static_assert(
       participation<Participation>,
       "this type is not a participation: expected the type everyone, or a copyable type with a name, options(f), "
       "validate(P), and either initiates(rank, round, P) or both q and counter(round, P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation that reduces its values");
   static_assert(
-      detail::reduces<Algorithm, port_type, argument, Op>,
+      detail::reduces<composed_type, port_type, argument, Op>,
       "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a sparse stream if "
       "T is a stream");
   who.validate(net.size());
-  detail::check_call<value, typename backlog::type::index_type>(net, algorithm, op, n);
+  detail::check_call<value, typename backlog::type::index_type>(net, composed, op, n);
   return detail::or_abort(net, [&] {
-    const detail::partial_terms<Algorithm, Participation> terms{&algorithm, &who, options.tau};
+    const detail::partial_terms<composed_type, Participation> terms{&composed, &who, options.tau};
     const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));
-    return partial<port_type, typename backlog::type, Participation, Algorithm, Op>(
-        net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(algorithm), op, options);
+    return partial<port_type, typename backlog::type, Participation, composed_type, Op>(
+        net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(composed), op, options);
   });
 }
 
