@@ -10,19 +10,94 @@
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/values/entries.cuh>
 #include <spar/on_device.cuh>
-#include <spar/optimizer/saved_state.hpp>
+#include <spar/optimizer/feedback_core.hpp>
 #include <spar/runtime/pending.hpp>
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace spar {
+
+namespace detail {
+
+/// The residual and the accumulated values of a `device_feedback` object, in memory of its device.
+template <kernel::ranked T, index_type Index>
+class device_store {
+ public:
+  static constexpr const char* owner = "device_feedback";
+  static constexpr bool ends_later = true; // a call has succeeded when the user's stream waits for the call
+
+  [[nodiscard]] const home_device& device() const noexcept { return device_; }
+  /// Moves entries between the device and the host. Its stream orders all work on the residual.
+  [[nodiscard]] device_entries<T, Index>& entries() noexcept { return entries_; }
+
+  /// Makes room for n accumulated values. If there is none yet, first calls `end_transfers`.
+  template <class End>
+  void reserve(std::uint64_t n, End end_transfers) {
+    if (!accumulated_.has_room(n)) end_transfers();
+    accumulated_.reserve(n);
+    accumulated_length_ = n;
+  }
+  /// Makes room for the sums of `x` and the residual, and returns their computation in the stream of the workspace.
+  template <class Channel>
+  device_sum<T> accumulate(const Channel& net, std::span<const T> x) {
+    auto& port = net.net();
+    reserve(x.size(), [&] { end_transfers(port); });
+    port.work().order().follow(entries_.order().get()); // the last call may not have had an `on_device`
+    return {residual(), x.data(), accumulated_.data(), x.size(), port.work().stream()};
+  }
+  [[nodiscard]] std::span<T> accumulated() const noexcept {
+    return {accumulated_.data(), static_cast<std::size_t>(accumulated_length_)};
+  }
+  /// Called when the collective has ended.
+  template <class Channel>
+  void reduced(const Channel& net) {
+    entries_.order().follow(net.net().work().stream());
+  }
+  /// Makes the accumulated values the residual.
+  void keep() noexcept {
+    residual_.swap(accumulated_);
+    length_ = accumulated_length_;
+  }
+
+  /// The residual in device memory; null if there is none.
+  [[nodiscard]] const T* residual() const noexcept { return length_ > 0 ? residual_.data() : nullptr; }
+  /// A copy of the residual on the host. Waits for the work of the last call.
+  [[nodiscard]] std::vector<T> values() const {
+    std::vector<T> values(static_cast<std::size_t>(length_));
+    entries_.wait();
+    copy(values.data(), residual_.data(), values.size(), cudaMemcpyDeviceToHost);
+    return values;
+  }
+  [[nodiscard]] std::uint64_t size() const noexcept { return length_; }
+  /// Replaces the residual by `values`. Waits for the work of the last call.
+  void replace(const std::vector<T>& values) {
+    entries_.wait();
+    reserve(values.size(), [] {});
+    copy(accumulated_.data(), values.data(), values.size(), cudaMemcpyHostToDevice);
+    keep();
+  }
+
+ private:
+  static void copy(T* to, const T* from, std::size_t count, cudaMemcpyKind kind) {
+    if (count == 0) return;
+    check_cuda(cudaMemcpy(to, from, count * sizeof(T), kind), "cudaMemcpy");
+    // A short copy to the device may still be on its way, and other streams do not wait for it.
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+  }
+
+  home_device device_;
+  device_entries<T, Index> entries_;
+  std::uint64_t length_ = 0; // of the residual; 0 before the first call
+  std::uint64_t accumulated_length_ = 0;
+  device_array<T> residual_;
+  device_array<T> accumulated_;
+};
+
+} // namespace detail
 
 /// Error feedback around a composition, for vectors in device memory. A call adds the residual to the values, moves the
 /// selected entries of the sum to the host, reduces them there over any transport, and writes the result to the device.
@@ -33,7 +108,9 @@ namespace spar {
 /// part in the same call. One object for each rank, made and used by one thread at a time, while its device is the
 /// current one. The object cannot be moved. The constructor throws `cuda_error` if CUDA fails.
 template <kernel::ranked T, class Composition, index_type Index = std::uint32_t>
-class device_feedback {
+class device_feedback : public feedback_core<T, Composition, Index, detail::device_store<T, Index>> {
+  using core = feedback_core<T, Composition, Index, detail::device_store<T, Index>>;
+  using typename core::in_place, typename core::out_of_place, typename core::under_way;
   using selector_type = typename Composition::selector_type;
   static_assert(std::same_as<selector_type, selector::everything> ||
                     selects<selector_type, T, Index, detail::device_work>,
@@ -44,13 +121,8 @@ class device_feedback {
                 "need long double, which devices do not have");
 
  public:
-  static constexpr std::string_view name = Composition::name;
-
-  using state = typename Composition::state;        ///< what the composition keeps from call to call
-  using report_type = typename Composition::report; ///< what the composition reports about a call
-
   /// Wraps the composition `algorithm`. Throws `cuda_error` if CUDA fails.
-  explicit device_feedback(Composition algorithm = {}) : algorithm_(std::move(algorithm)) { hash_state(); }
+  explicit device_feedback(Composition algorithm = {}) : core(std::move(algorithm)) {}
 
   /// Reduces `x` in place, in the order of its stream: adds the residual, sums the selected entries of all ranks, and
   /// writes the sum, with zeros where it has no entry. Returns as soon as the last copy is in the stream: work that is
@@ -65,21 +137,19 @@ class device_feedback {
   /// and throws `cuda_error`.
   template <communicates Net, reduction<T> Op = sum>
   void operator()(Net& net, device_span<T> x, Op op = {}) {
-    device_.check_span(net, owner, x);
+    device().check_span(net, owner, x);
+    under_way call(*this);
     sparse_stream<T, Index> mine;
-    const auto call = detail::prepare<T, Index>(detail::port_of(net), on_host{{this}}, op, x.size, &mine);
+    const auto reduce = prepare<on_host>(detail::port_of(net), &mine, x.size, op);
     try {
-      detail::or_abort(net, [&] {
-        next_ = state_;
-        mine = select(net, x);
-      });
-      const selected_sum<T, Index> result = call.run();
-      detail::or_abort(net, [&] { entries_.write(result.sum.view(), x); });
+      detail::or_abort(net, [&] { mine = select(net, x); });
+      const selected_sum<T, Index> result = reduce.run();
+      detail::or_abort(net, [&] { entries().write(result.sum.view(), x); });
     } catch (...) {
-      entries_.wait(); // the program may free the values
+      entries().wait(); // the program may free the values
       throw;
     }
-    keep(x.size);
+    call.keep();
   }
 
   /// Reduces `x` in place with `on`, an `on_device`: the entries are also reduced by kernels in device memory, and
@@ -87,171 +157,81 @@ class device_feedback {
   /// if there are no kernels for the composition (see `allreduce` of `on_device`).
   template <communicates Net, reduction<T> Op = sum>
   void operator()(on_device<Net>& on, device_span<T> x, Op op = {}) {
-    device_.check_current(on.transport(), owner);
-    const auto order = on.template begin<Composition>(x);
-    const auto call = detail::prepare<T, Index>(on.transport(), in_place{{this}}, op, x.size, on.values(x));
-    next_ = state_;
-    order.run([&] { call.run(); });
-    keep(x.size);
+    const auto order = begin(on, x);
+    under_way call(*this);
+    const auto reduce = prepare<in_place>(on.transport(), on.values(x), x.size, op);
+    order.run([&] { reduce.run(); });
+    call.keep();
   }
-
-  template <element U, class Op>
-  void validate(std::uint64_t n, rank_t ranks, const Op&) const {
-    check_operation<Op>();
-    check_length(n);
-    algorithm_.template validate_parts<T>(n, ranks);
+  /// Starts a non-blocking call on `on`, an `on_device`, that reduces `x` in place, and returns its handle (see
+  /// `pending_on_device`). `x` and this object must stay valid until the handle is destroyed; the residual and the
+  /// state change in `wait()` of the handle. If calls have names (`which`), ranks may start the calls of several
+  /// `device_feedback` objects in different orders. Throws what a blocking call throws before anything is sent, and
+  /// `invalid_argument` if another call of this object has not ended.
+  template <communicates Net, reduction<T> Op = sum>
+  auto start(on_device<Net>& on, device_span<T> x, Op op = {}) {
+    return start_call(on, x, op);
   }
-  /// Calls `f(name, value)` for each option that must be equal on all ranks, and for a digest of the part of the state
-  /// that must be equal on all ranks.
-  template <class F>
-  void options(F&& f) const {
-    algorithm_.options(f);
-    f("digest_of_state", shared_state_);
+  template <communicates Net, reduction<T> Op = sum>
+  auto start(on_device<Net>& on, named which, device_span<T> x, Op op = {}) {
+    return start_call(on, x, op, which);
   }
 
   /// The residual in device memory: the values that this rank has not sent yet, in the order of the last call's stream.
   /// Null before the first call. The next call uses this memory for other values.
-  [[nodiscard]] const T* residual() const noexcept { return length_ > 0 ? residual_.data() : nullptr; }
-  /// The state after the last successful call: the thresholds, boundaries and counters that the next call uses.
-  [[nodiscard]] const state& current_state() const noexcept { return state_; }
-  /// What the last call did on this rank, for example how many entries it selected. The seconds for the selection
-  /// include the wait for what was in the stream before the call.
-  [[nodiscard]] const report_type& report() const noexcept { return report_; }
-
-  /// Returns the residual and the state as bytes, from which another run with the same number of ranks can resume, also
-  /// with `error_feedback` around the same composition. Waits for the work of the last call. Throws `cuda_error` if
-  /// CUDA fails.
-  [[nodiscard]] std::vector<std::byte> save() const {
-    std::vector<T> residual(static_cast<std::size_t>(length_));
-    entries_.wait();
-    copy(residual.data(), residual_.data(), residual.size(), cudaMemcpyDeviceToHost);
-    return detail::save_reducer<T>(algorithm_, state_, residual);
-  }
-  /// Restores a residual and a state that `save`, also of `error_feedback`, returned. Waits for the work of the last
-  /// call. Throws `invalid_argument` if `saved` is damaged or comes from a different value type, selector, storage,
-  /// topology or schedule, and `cuda_error` if CUDA fails; the residual and the state then stay as they were.
-  void load(std::span<const std::byte> saved) {
-    state loaded = state_;
-    const std::vector<T> residual = detail::load_reducer<T>(algorithm_, loaded, saved);
-    entries_.wait();
-    accumulated_.reserve(residual.size());
-    copy(accumulated_.data(), residual.data(), residual.size(), cudaMemcpyHostToDevice);
-    residual_.swap(accumulated_);
-    length_ = residual.size();
-    state_ = std::move(loaded);
-    hash_state();
-  }
+  [[nodiscard]] const T* residual() const noexcept { return this->store_.residual(); }
 
  private:
-  template <class Op>
-  static constexpr void check_operation() {
-    static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
-                  "error feedback adds unsent values to the values of later calls, so its operation must be sum or "
-                  "average");
+  static constexpr const char* owner = "spar::device_feedback";
+
+  [[nodiscard]] const detail::home_device& device() const noexcept { return this->store_.device(); }
+  [[nodiscard]] detail::device_entries<T, Index>& entries() noexcept { return this->store_.entries(); }
+
+  /// Begins a call on the values `x` of the rank `on`.
+  template <class Net>
+  auto begin(on_device<Net>& on, device_span<T> x) {
+    device().check_current(on.transport(), owner);
+    return on.template begin<Composition>(x);
   }
-  static void copy(T* to, const T* from, std::size_t count, cudaMemcpyKind kind) {
-    if (count == 0) return;
-    detail::check_cuda(cudaMemcpy(to, from, count * sizeof(T), kind), "cudaMemcpy");
-    // A short copy to the device may still be on its way, and other streams do not wait for it.
-    detail::check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+  /// Prepares a call of type `Call`. The caller keeps an `under_way` object.
+  template <class Call, class Net, class X, class Op>
+  auto prepare(Net& net, X x, std::uint64_t n, Op op) {
+    return detail::or_abort(net, [&] { return this->template prepare_call<Call>(net, under_way(), x, n, op); });
   }
-  void check_length(std::uint64_t n) const {
-    if (length_ > 0 && length_ != n)
-      raise<invalid_argument>({"the vector has length ", n, ", but the residual has length ", length_});
-    if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
-      raise<invalid_argument>(
-          {n, " values are too many for the ", 8 * sizeof(Index), "-bit indices of this device_feedback object"});
-    }
+  template <class Net, class Op, std::same_as<named>... Name>
+  auto start_call(on_device<Net>& on, device_span<T> x, Op op, Name... which) {
+    const auto order = begin(on, x);
+    under_way call(*this);
+    auto reduce = prepare<in_place>(on.transport(), on.values(x), x.size, op);
+    using port_type = typename on_device<Net>::port_type;
+    return pending_on_device<port_type, under_way>(order, reduce.start(which...), std::move(call));
   }
 
   /// Adds the residual to the values of `x`, and moves the selected entries of the sum to the host.
   template <communicates Net>
   sparse_stream<T, Index> select(Net& net, device_span<T> x) {
     const double begin = endpoint::now();
-    if (!accumulated_.has_room(x.size)) detail::end_transfers(net);
-    accumulated_.reserve(x.size);
-    sparse_stream<T, Index> mine =
-        entries_.select(net, algorithm_.select, next_.select, x, residual(), accumulated_.data());
-    report_ = {.selected = mine.count(), .select_seconds = endpoint::now() - begin};
+    this->store_.reserve(x.size, [&] { detail::end_transfers(net); });
+    T* const accumulated = this->store_.accumulated().data();
+    auto mine = entries().select(net, this->algorithm_.select, this->next_.select, x, residual(), accumulated);
+    this->report_ = {.selected = mine.count(), .select_seconds = endpoint::now() - begin};
     return mine;
   }
 
-  /// What all calls of a `device_feedback` object have in common.
-  struct call_of {
-    static constexpr std::string_view name = Composition::name;
-    static constexpr bool finalizes = true;
-    device_feedback* its;
-
-    template <class F>
-    void options(F&& f) const {
-      its->options(f);
-    }
-    template <element U, class Op>
-    void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
-      its->template validate<U>(n, ranks, op);
-    }
-  };
-
   /// Reduces the selected entries `mine`, which are on the host.
-  struct on_host : call_of {
-    using call_of::its;
+  struct on_host : out_of_place {
+    using out_of_place::out_of_place;
 
     template <transport Net, class Op>
     task<selected_sum<T, Index>> operator()(channel<Net> net, sparse_stream<T, Index>* mine, Op op) const& {
+      auto& its = static_cast<device_feedback&>(*this->reducer);
       auto running =
-          its->algorithm_.reduce(net, &its->next_, &its->report_, std::move(*mine), its->entries_.residual(), op);
+          its.algorithm_.reduce(net, &its.next_, &its.report_, std::move(*mine), its.entries().residual(), op);
       selected_sum<T, Index> result = co_await std::move(running);
-      if constexpr (detail::has_finalize<Op, T>) host_work::finalize(result.sum.values(), op, net.size());
+      if constexpr (detail::has_finalize<Op, T>) net.work().finalize(result.sum.values(), op, net.size());
       co_return result;
     }
   };
-
-  /// Selects, reduces and writes entries on the device.
-  struct in_place : call_of {
-    using call_of::its;
-
-    template <transport Net, class Op>
-    task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
-      const cudaStream_t stream = net.net().work().stream();
-      if (!its->accumulated_.has_room(x.size())) detail::end_transfers(net.net());
-      net.net().work().order().follow(its->entries_.order().get()); // the last call may not have had an `on_device`
-      its->accumulated_.reserve(x.size());
-      const std::span<T> accumulated(its->accumulated_.data(), x.size());
-      const detail::device_sum<T> add_residual{its->residual(), x.data(), accumulated.data(), x.size(), stream};
-      auto running =
-          its->algorithm_.template reduce<Index>(net, &its->next_, &its->report_, accumulated, op, add_residual);
-      selected_sum<T, Index> result = co_await std::move(running);
-      if constexpr (detail::has_finalize<Op, T>) net.work().finalize(result.sum.values(), op, net.size());
-      net.work().write_dense(std::as_const(result.sum).view(), x, op);
-      its->entries_.order().follow(stream);
-    }
-  };
-
-  /// Keeps the residual and the state of a call that has succeeded.
-  void keep(std::uint64_t length) {
-    residual_.swap(accumulated_);
-    length_ = length;
-    std::swap(state_, next_);
-    hash_state();
-  }
-  void hash_state() {
-    detail::state_digest hash;
-    state_.shared_state(hash);
-    shared_state_ = hash.value;
-  }
-
-  static constexpr const char* owner = "spar::device_feedback";
-
-  Composition algorithm_;
-  detail::home_device device_;
-  state state_{};
-  state next_{};                   // the state that a call is changing
-  std::uint64_t shared_state_ = 0; // digest of the part of `state_` that must be equal on all ranks
-  report_type report_{};
-  detail::device_entries<T, Index> entries_;
-  std::uint64_t length_ = 0; // of the residual; 0 before the first call
-  detail::device_array<T> residual_;
-  detail::device_array<T> accumulated_; // residual plus values of the call; the next residual if the call succeeds
 };
 
 /// Wraps the composition `algorithm` in error feedback on the device: `auto reduce =

@@ -79,19 +79,26 @@ class call_on_device {
   cudaStream_t user_;
 };
 
+/// The result of a call that leaves only its values.
+struct nothing_kept {
+  static void keep() noexcept {}
+};
+
 } // namespace detail
 
 /// The handle of a non-blocking call on values in device memory. The `on_device` object and the user's stream must
-/// outlive it. The values must not be freed before `wait` has returned or thrown, also after `cancel`.
-template <class Port>
+/// outlive it. The values must not be freed before `wait` has returned or thrown, also after `cancel`. `Result` keeps
+/// what the call leaves besides the values.
+template <class Port, class Result = detail::nothing_kept>
 class [[nodiscard]] pending_on_device {
  public:
-  /// Called by `start_allreduce`: the handle of `call`, whose work `order` puts into the user's stream.
-  pending_on_device(detail::call_on_device<Port> order, pending_call<Port, void> call) noexcept
-      : order_(order), call_(std::move(call)) {}
+  /// Called by the functions that start calls: the handle of `call`, whose work `order` puts into the user's stream.
+  pending_on_device(detail::call_on_device<Port> order, pending_call<Port, void> call, Result result = {}) noexcept
+      : order_(order), call_(std::move(call)), result_(std::move(result)) {}
   /// Takes over the call of `other`.
   pending_on_device(pending_on_device&& other) noexcept
-      : order_(other.order_), call_(std::move(other.call_)), waited_(std::exchange(other.waited_, true)) {}
+      : order_(other.order_), call_(std::move(other.call_)), result_(std::move(other.result_)),
+        waited_(std::exchange(other.waited_, true)) {}
   /// Waits for the call unless `wait` was called, and ignores its errors.
   ~pending_on_device() {
     try {
@@ -113,7 +120,9 @@ class [[nodiscard]] pending_on_device {
     if (waited_) return;
     order_.check_device();
     waited_ = true;
+    Result result(std::move(result_)); // destroyed also after an error
     order_.run([&] { call_.wait(); });
+    result.keep();
   }
   /// Aborts the communicator unless the call has ended (see `pending`).
   void cancel() { call_.cancel(); }
@@ -123,6 +132,7 @@ class [[nodiscard]] pending_on_device {
  private:
   detail::call_on_device<Port> order_;
   pending_call<Port, void> call_;
+  Result result_;
   bool waited_ = false;
 };
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Error feedback on the device: bits, order of streams, bad input and errors of CUDA.
+// Error feedback on the device: bits, non-blocking calls, saved states, order of streams, bad input and errors of CUDA.
 #include "../../examples/own_policies/policies.hpp"
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
 
 #include <spar/tree.hpp>
 
+#include <cstddef>
+#include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace feedback_test {
 namespace {
@@ -60,6 +64,159 @@ TEST_F(feedback, orders_calls_on_different_streams) {
       return 0;
     });
   }
+}
+
+/// Two objects, whose calls the ranks start in different orders, then call without names.
+TEST_F(feedback, starts_calls_with_the_bits_of_the_host) {
+  constexpr std::size_t n = 300;
+  const spar::ok_topk_allreduce<> parts{.select = {.k = 20, .period = 3}};
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 20 : 3); ++seed) {
+    cuda_double::reset(seed);
+    on_ranks(3, [&](spar::threads& net) {
+      spar::on_device gpu(net);
+      const stream works[2];
+      const device_array<float> memory[2] = {device_array<float>(std::vector<float>(n)),
+                                             device_array<float>(std::vector<float>(n))};
+      spar::device_feedback<float, spar::ok_topk_allreduce<>> reduce[2] = {
+          spar::device_feedback<float, spar::ok_topk_allreduce<>>(parts),
+          spar::device_feedback<float, spar::ok_topk_allreduce<>>(parts)};
+      spar::ok_topk<float> on_host[2] = {spar::ok_topk<float>(parts), spar::ok_topk<float>(parts)};
+      const spar::named names[2] = {{"a"}, {"b"}};
+      for (int step = 0; step < 4; ++step) {
+        const std::size_t first = static_cast<std::size_t>(net.rank() + step) % 2;
+        const auto start = [&](std::size_t i) {
+          memory[i].write(works[i], gradient<float>(net.rank(), 2 * step + static_cast<int>(i), n));
+          return reduce[i].start(gpu, names[i], spar::device_span(memory[i].data(), n, works[i]));
+        };
+        {
+          auto one = start(first);
+          auto other = start(1 - first);
+          one.wait();
+        } // the destructor of the other handle waits, and keeps the residual
+        for (std::size_t i = 0; i < 2; ++i) {
+          auto x = gradient<float>(net.rank(), 2 * step + static_cast<int>(i), n);
+          on_host[i](net, std::span(x));
+          EXPECT_EQ(bits(std::span<const float>(memory[i].read(works[i]))), bits(std::span<const float>(x))) << seed;
+          EXPECT_EQ(reduce[i].save(), on_host[i].save());
+        }
+      }
+      auto x = gradient<float>(net.rank(), 9, n);
+      memory[0].write(works[0], x);
+      reduce[0].start(gpu, spar::device_span(memory[0].data(), n, works[0]), spar::average{}).wait();
+      on_host[0](net, std::span(x), spar::average{});
+      EXPECT_EQ(bits(std::span<const float>(memory[0].read(works[0]))), bits(std::span<const float>(x))) << seed;
+      EXPECT_EQ(reduce[0].save(), on_host[0].save());
+      return 0;
+    });
+  }
+}
+
+TEST_F(feedback, has_one_call_at_a_time) {
+  const auto parts = spar::compose(exact_topk{.k = 4}, spar::recursive_doubling{});
+  on_ranks(2, [&](spar::threads& net) {
+    const stream work;
+    const device_array<float> x(gradient<float>(net.rank(), 0, 40)), y(std::vector<float>(40));
+    spar::on_device gpu(net);
+    auto reduce = spar::with_device_feedback<float>(parts);
+    const auto saved = reduce.save();
+    const spar::device_span values(x.data(), 40, work), others(y.data(), 40, work);
+    auto call = reduce.start(gpu, values);
+    const std::function<void()> refused[] = {
+        [&] { reduce(net, others); },     [&] { reduce(gpu, others); },        [&] { (void)reduce.start(gpu, others); },
+        [&] { (void)reduce.save(); },     [&] { reduce.load(saved); },         [&] { reduce.take_over(saved); },
+        [&] { reduce.set_residual({}); }, [&] { reduce.set_algorithm(parts); }};
+    for (const auto& other : refused) {
+      EXPECT_EQ(spar_test::refusal_of(other),
+                "a call of this device_feedback object has not ended; the object allows one call at a time")
+          << &other - refused;
+    }
+    while (!call.done()) net.progress(false);
+    EXPECT_THROW((void)reduce.save(), spar::invalid_argument); // not before `wait`, which keeps the residual
+    EXPECT_EQ(reduce.residual(), nullptr);
+    call.wait();
+    EXPECT_NE(reduce.residual(), nullptr);
+    EXPECT_FALSE(net.dead());
+    reduce(gpu, values);
+    return 0;
+  });
+}
+
+TEST_F(feedback, keeps_residual_and_state_if_a_started_call_fails) {
+  const auto parts_of = [](std::uint64_t k) { return spar::compose(exact_topk{.k = k}, spar::recursive_doubling{}); };
+  on_ranks(2, [&](spar::threads& net) {
+    const device_array<float> x(gradient<float>(net.rank(), 0, 40));
+    spar::on_device gpu(net);
+    auto reduce = spar::with_device_feedback<float>(parts_of(4 + static_cast<std::uint64_t>(net.rank())));
+    reduce.set_residual(std::vector<float>(40, 1));
+    const auto before = reduce.save();
+    auto call = reduce.start(gpu, spar::device_span(x.data(), 40));
+    EXPECT_THROW(call.wait(), spar::error);
+    EXPECT_EQ(reduce.save(), before);
+    return 0;
+  });
+}
+
+TEST_F(feedback, is_saved_loaded_and_taken_over) {
+  constexpr std::size_t n = 20;
+  const auto parts = spar::compose(exact_topk{.k = 1}, spar::recursive_doubling{});
+  const auto device = [&] { return spar::with_device_feedback<float>(parts); };
+  const auto residual_of = [](const auto& reduce) { return cuda_double::values_at(reduce.residual(), n, nullptr); };
+  std::vector<float> kept[3];
+  std::vector<std::byte> saved[3];
+  on_ranks(3, [&](spar::threads& net) {
+    const device_array<float> x(gradient<float>(net.rank(), 0, n));
+    auto reduce = device();
+    reduce(net, spar::device_span(x.data(), n));
+    saved[net.rank()] = reduce.save();
+    kept[net.rank()] = residual_of(reduce);
+    return 0;
+  });
+  auto again = device();
+  again.load(saved[1]);
+  EXPECT_EQ(residual_of(again), kept[1]);
+
+  // A job of two ranks takes over: the residuals of ranks 0 and 2 go to one rank, that of rank 1 to the other.
+  auto first = device();
+  first.take_over(saved[0]);
+  first.take_over(saved[2]);
+  first.take_over(device().save()); // the state of a rank that has made no call
+  std::vector<float> total(n);
+  for (std::size_t i = 0; i < n; ++i) total[i] = kept[0][i] + kept[2][i];
+  EXPECT_EQ(residual_of(first), total);
+
+  first.set_residual(kept[1]);
+  EXPECT_EQ(residual_of(first), kept[1]);
+  auto longer = device();
+  longer.set_residual(std::vector<float>(n + 1));
+  EXPECT_EQ(spar_test::refusal_of([&] { longer.take_over(saved[0]); }),
+            "the saved residual has length 20, but this reducer's residual has length 21");
+  longer.set_residual({});
+  EXPECT_EQ(longer.residual(), nullptr);
+}
+
+/// The residual that the program sets is that of the next call, and the options may change between two calls.
+TEST_F(feedback, takes_another_residual_and_other_options) {
+  constexpr std::size_t n = 50;
+  const auto parts_of = [](std::uint64_t k) { return spar::compose(exact_topk{.k = k}, spar::recursive_doubling{}); };
+  on_ranks(2, [&](spar::threads& net) {
+    const stream work;
+    const device_array<float> memory(std::vector<float>(n, 0));
+    auto reduce = spar::with_device_feedback<float>(parts_of(3));
+    auto on_host = spar::with_error_feedback<float>(parts_of(3));
+    for (int step = 0; step < 4; ++step) {
+      const auto residual = gradient<float>(net.rank(), 10 + step, n);
+      reduce.set_residual(residual), on_host.set_residual(residual);
+      reduce.set_algorithm(parts_of(3 + static_cast<std::uint64_t>(step)));
+      on_host.set_algorithm(reduce.algorithm());
+      auto x = gradient<float>(net.rank(), step, n);
+      memory.write(work, x);
+      reduce(net, spar::device_span(memory.data(), n, work));
+      on_host(net, std::span(x));
+      EXPECT_EQ(bits(std::span<const float>(memory.read(work))), bits(std::span<const float>(x))) << step;
+      EXPECT_EQ(reduce.save(), on_host.save()) << step;
+    }
+    return 0;
+  });
 }
 
 TEST_F(feedback, writes_a_sum_that_has_turned_dense) {
