@@ -4,13 +4,13 @@
 
 #include <spar/core/check_number.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/core/util/atomic.hpp>
 #include <spar/core/util/thread.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/progress.hpp>
 #include <spar/runtime/tasks/rank_mutex.hpp>
 
-#include <atomic>
 #include <exception>
 #include <optional>
 
@@ -86,7 +86,7 @@ class progress_thread {
       }
       rank_mutex_.yield_to_waiters();
       if constexpr (sleeps)
-        net_->sleep_until(std::min(until, net_->now() + longest_sleep), stopped_);
+        net_->sleep_until(std::min(until, net_->now() + longest_sleep));
       else if (net_->now() < rest_from)
         sched_yield();
       else
@@ -109,7 +109,7 @@ class progress_thread {
   progress_options options_;
   detail::rank_mutex rank_mutex_;
   std::optional<sharing> shared_;
-  std::atomic<bool> stopped_ = false;
+  detail::atomic<bool> stopped_ = false;
   detail::thread thread_;
 };
 

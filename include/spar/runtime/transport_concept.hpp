@@ -6,7 +6,6 @@
 #include <spar/runtime/messages/message.hpp>
 #include <spar/runtime/tasks/operation_record.hpp>
 
-#include <atomic>
 #include <concepts>
 #include <coroutine>
 #include <cstddef>
@@ -81,13 +80,13 @@ template <class Net>
 concept shared_transport = transport<Net> && requires(const Net& net) { net.share(); };
 
 /// Optional: a shared_transport whose progress_thread sleeps; without these functions, it polls. It calls
-/// `sleep_until(time, stopped)`, without the lock of the rank, to block until a message has arrived or an operation may
-/// have ended, but not past the `time` of the clock `now`, and not while `stopped` is true. `wake()` makes the blocked
-/// thread check `stopped`.
+/// `sleep_until(time)`, without the lock of the rank, to block until a message has arrived or an operation may have
+/// ended, but not past the `time` of the clock `now`. `wake()`, which another thread calls, ends the present
+/// `sleep_until`, or the next one if there is none.
 template <class Net>
 concept sleeping_transport =
-    shared_transport<Net> && requires(Net& net, double time, const std::atomic<bool>& stopped) {
-      net.sleep_until(time, stopped);
+    shared_transport<Net> && requires(Net& net, double time) {
+      net.sleep_until(time);
       net.wake();
     };
 

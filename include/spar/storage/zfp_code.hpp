@@ -8,11 +8,11 @@
 #include <spar/core/error.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/non_finite.hpp>
+#include <spar/core/util/atomic.hpp>
 #include <spar/core/util/parallel.hpp>
 #include <spar/storage/codec.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -52,7 +52,7 @@ class zfp_library {
 
   /// Returns the table that `link` was given. Throws `invalid_argument` in a program without libzfp.
   static const zfp_library& linked() {
-    const zfp_library* const library = linked_.load(std::memory_order_acquire);
+    const zfp_library* const library = linked_;
     if (library == nullptr) {
       raise<invalid_argument>(
           {"the storage zfp needs libzfp, but no file of this program was compiled with libzfp: link "
@@ -61,15 +61,15 @@ class zfp_library {
     return *library;
   }
   /// Whether the program has libzfp.
-  static bool is_linked() noexcept { return linked_.load(std::memory_order_acquire) != nullptr; }
+  static bool is_linked() noexcept { return linked_ != nullptr; }
   /// Makes `library` the table of the program.
-  static void link(const zfp_library& library) noexcept { linked_.store(&library, std::memory_order_release); }
+  static void link(const zfp_library& library) noexcept { linked_ = &library; }
 
  protected:
   ~zfp_library() = default;
 
  private:
-  static inline std::atomic<const zfp_library*> linked_ = nullptr;
+  static inline detail::atomic<const zfp_library*> linked_ = nullptr;
 };
 
 } // namespace detail

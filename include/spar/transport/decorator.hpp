@@ -5,7 +5,6 @@
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/tasks/forwarding_awaiter.hpp>
 
-#include <atomic>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -38,8 +37,8 @@ class decorated_port {
     inner_->share();
   }
   template <sleeping_transport N = Net>
-  void sleep_until(double time, const std::atomic<bool>& stopped) {
-    inner_->sleep_until(time, stopped);
+  void sleep_until(double time) {
+    inner_->sleep_until(time);
   }
   template <sleeping_transport N = Net>
   void wake() {

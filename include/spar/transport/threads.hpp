@@ -6,6 +6,7 @@
 #include <spar/core/check_number.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/core/util/atomic.hpp>
 #include <spar/core/util/thread.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/communicator_rank.hpp>
@@ -15,7 +16,6 @@
 #include <spar/runtime/progress.hpp>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <mutex>
@@ -68,7 +68,7 @@ class threads_port : public endpoint {
     header head;
     payload_views pieces{};
     device_loan* loan = nullptr; // not null if the pieces are in device memory
-    std::atomic<offer> state{offer::open};
+    detail::atomic<offer> state{offer::open};
     bool awaited = false; // whether an operation of the sender refers to this record
     bool left = false;    // whether the sender has abandoned the operation, but the receiver may still read the payload
     alignas(16) std::array<std::byte, buffered_bytes> storage;
@@ -99,10 +99,10 @@ class threads_port : public endpoint {
   void share() const noexcept {}
   /// Blocks until another rank has sent a message or a control message to this rank, or has finished reading a message
   /// that this rank sent, at most for one hour.
-  void sleep_until(double time, const std::atomic<bool>& stopped);
+  void sleep_until(double time);
   void wake() {
-    // With the lock, the signal cannot fall between the sleeper's check of `stopped` and the start of its wait.
     const std::lock_guard lock(mutex_);
+    woken_ = true;
     signal_.notify_all();
   }
   void post(const control_message& text, rank_t peer);
@@ -120,8 +120,7 @@ class threads_port : public endpoint {
   }
 
   void abandon(shipment* s) {
-    offer expected = offer::open;
-    const bool taken = !s->done && !s->state.compare_exchange_strong(expected, offer::withdrawn);
+    const bool taken = !s->done && !s->state.replace(offer::open, offer::withdrawn);
     if (taken) collect(); // the receiver may already have returned `s`
     if (s->done) return shipments_.recycle(s);
     s->awaited = false; // `collect` recycles `s` when the receiver has returned `s`
@@ -137,10 +136,9 @@ class threads_port : public endpoint {
 
  private:
   void deliver(shipment* s, expectation* r) {
-    offer expected = offer::open;
     // The exchange fails if the sender has withdrawn the message after a failure. The receive then gets the next
     // message.
-    if (!s->state.compare_exchange_strong(expected, offer::taken)) {
+    if (!s->state.replace(offer::open, offer::taken)) {
       s->loan = nullptr; // the sender may already have destroyed it
       give_back(s);
       if (shipment* next = matching_.post(r)) deliver(next, r);
@@ -211,6 +209,7 @@ class threads_port : public endpoint {
   // Other ranks put new messages, returned messages and control messages into the following queues, which `mutex_`
   // protects.
   std::mutex mutex_;
+  bool woken_ = false;
   detail::signal signal_;
   detail::record_queue<shipment> incoming_;
   detail::record_queue<shipment> returned_;
@@ -327,7 +326,7 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
   s->source = rank();
   s->head = out.head;
   s->left = false;
-  s->state.store(offer::open, std::memory_order_relaxed);
+  s->state = offer::open;
 
   s->loan = out.loan;
   s->awaited = synchronous_ || out.loan != nullptr || padded_bytes(out.pieces) > buffered_bytes;
@@ -347,12 +346,13 @@ inline operation<threads_port, threads_port::shipment> threads_port::send(const 
   to.signal_.notify_all();
 }
 
-inline void threads_port::sleep_until(double time, const std::atomic<bool>& stopped) {
+inline void threads_port::sleep_until(double time) {
   const double until = std::min(time, now() + 3600);
   const std::lock_guard lock(mutex_);
-  while (incoming_.empty() && returned_.empty() && notes_.empty() && !stopped && now() < until) {
+  while (incoming_.empty() && returned_.empty() && notes_.empty() && !woken_ && now() < until) {
     signal_.wait(mutex_, until);
   }
+  woken_ = false;
 }
 
 inline bool threads_port::collect() {

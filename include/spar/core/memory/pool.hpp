@@ -6,7 +6,6 @@
 #include <spar/core/util/algobase.hpp>
 
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -170,16 +169,16 @@ class pool final : public std::pmr::memory_resource {
   class exclusive {
    public:
     explicit exclusive(pool& memory) noexcept : taken_(memory.shared_ ? &memory.taken_ : nullptr) {
-      while (taken_ != nullptr && taken_->test_and_set(std::memory_order_acquire)) {
+      while (taken_ != nullptr && __atomic_test_and_set(taken_, __ATOMIC_ACQUIRE)) {
       }
     }
     exclusive(const exclusive&) = delete;
     ~exclusive() {
-      if (taken_ != nullptr) taken_->clear(std::memory_order_release);
+      if (taken_ != nullptr) __atomic_clear(taken_, __ATOMIC_RELEASE);
     }
 
    private:
-    std::atomic_flag* taken_;
+    bool* taken_;
   };
 
   // Not inlined: every coroutine and every buffer would otherwise contain a copy of this function.
@@ -325,7 +324,7 @@ class pool final : public std::pmr::memory_resource {
   pool_requests own_;
   std::uint64_t owners_ = 1;
   bool shared_ = false;
-  std::atomic_flag taken_;
+  bool taken_ = false; // read and written by atomic operations
 };
 
 /// Shares the ownership of a pool with all copies of this object. The pool is destroyed when its last owner has been

@@ -15,7 +15,6 @@
 #include <spar/runtime/tasks/call_error.hpp>
 
 #include <array>
-#include <bitset>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -85,7 +84,7 @@ class call_table {
   }
   /// Whether another call in flight uses the same tags as `call`, which has a number but has not started.
   [[nodiscard]] bool tags_in_use(const call_record& call) const noexcept {
-    return in_flight_[call.sequence % max_in_flight];
+    return (in_flight_[word_of(call)] & bit_of(call)) != 0;
   }
 
   /// Starts `call`, which already has a number, at the time `now` in seconds. Returns true if no other call is in
@@ -93,13 +92,13 @@ class call_table {
   bool open(call_record& call, double now) noexcept {
     call.started = now;
     last_activity_ = now;
-    in_flight_.set(call.sequence % max_in_flight);
+    in_flight_[word_of(call)] |= bit_of(call);
     call.join_before(list_);
     return open_++ == 0;
   }
   /// Ends `call` at the time `now` in seconds, after which later calls may use its tags.
   void finish(call_record& call, double now) noexcept {
-    in_flight_.reset(call.sequence % max_in_flight);
+    in_flight_[word_of(call)] &= ~bit_of(call);
     call.leave();
     ended_[endings_++ % ended_.size()] = call;
     if (call.name != nullptr) call.name->in_flight = false;
@@ -178,10 +177,13 @@ class call_table {
   [[nodiscard]] const spar::statistics& statistics() const noexcept { return total_; }
 
  private:
+  static std::size_t word_of(const call_record& call) noexcept { return call.sequence % max_in_flight / 64; }
+  static std::uint64_t bit_of(const call_record& call) noexcept { return std::uint64_t{1} << call.sequence % 64; }
+
   std::uint64_t next_ = 0;    // number of unnamed calls so far
   std::uint64_t history_ = 0; // hash of the signatures of the unnamed calls so far
   std::uint64_t open_ = 0;    // number of calls in flight
-  std::bitset<max_in_flight> in_flight_;
+  std::array<std::uint64_t, max_in_flight / 64> in_flight_{}; // bit set of the numbers of the calls in flight
   link list_; // calls in flight
   link handles_;
   slab<call_record> records_;

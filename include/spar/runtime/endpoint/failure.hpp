@@ -9,10 +9,10 @@
 #include <spar/core/address.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/core/util/atomic.hpp>
 #include <spar/runtime/messages/control_message.hpp>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <string_view>
@@ -70,7 +70,7 @@ class failure {
 
  private:
   rank_t rank_;
-  std::atomic<bool> dead_ = false; // atomic: the application may read `dead_` while a progress thread runs
+  atomic<bool> dead_ = false; // atomic: the application may read `dead_` while a progress thread runs
   rank_t failed_rank_ = -1;
   rank_t source_ = -1;     // the rank whose reason is arriving
   std::size_t length_ = 0; // characters of the arriving reason so far

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <spar/core/compiler.hpp>
+#include <spar/core/util/atomic.hpp>
 
-#include <atomic>
 #include <mutex>
 
 #include <sched.h>
@@ -15,9 +15,9 @@ namespace spar::detail {
 class rank_mutex {
  public:
   void lock() {
-    ++wanting_;
+    wanting_ += 1;
     mutex_.lock();
-    --wanting_;
+    wanting_ += -1;
   }
   void unlock() { mutex_.unlock(); }
   /// Yields the processor until no thread waits for the mutex. A mutex is not fair: a thread that locks it again at
@@ -28,7 +28,7 @@ class rank_mutex {
 
  private:
   std::mutex mutex_;
-  std::atomic<int> wanting_ = 0;
+  atomic<int> wanting_ = 0;
 };
 
 /// Locks the mutex of a rank for a scope. Does nothing if `shared` is null, that is, if the rank has only one thread.

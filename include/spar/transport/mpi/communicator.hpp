@@ -3,9 +3,9 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/util/atomic.hpp>
 #include <spar/transport/mpi/check.hpp>
 
-#include <atomic>
 #include <utility>
 
 namespace spar::detail {
@@ -64,7 +64,7 @@ class owned_communicator {
   static owned_communicator none() noexcept { return {}; }
   /// Gives up ownership of the communicator without freeing the communicator, which MPI keeps until the program ends.
   void forget() noexcept {
-    if (std::exchange(comm_, MPI_COMM_NULL) != MPI_COMM_NULL) ++forgotten;
+    if (std::exchange(comm_, MPI_COMM_NULL) != MPI_COMM_NULL) forgotten += 1;
   }
   [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
   [[nodiscard]] rank_t rank() const noexcept {
@@ -87,12 +87,12 @@ class owned_communicator {
     } catch (const transport_error& why) {
       if (forgotten == 0) throw;
       raise<transport_error>({why.what(), "; MPI libraries have a limited number of communicators, and ",
-                              forgotten.load(),
+                              static_cast<int>(forgotten),
                               " of failed spar::mpi objects could not be freed, because a rank has "
                               "given up messages in flight"});
     }
   }
-  static inline std::atomic<int> forgotten = 0; // communicators that could not be freed
+  static inline atomic<int> forgotten = 0; // communicators that could not be freed
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
