@@ -96,7 +96,8 @@ inline double message_overhead(const network_model& net) noexcept { return net.a
 /// arrives. A rank's core works on one part after the other, and its link sends one part after the other, so that the
 /// rank works on a part while others are on the way. If P is not a power of two, this is the time until an inactive
 /// rank has the result (see folded_ranks), or until the last active rank has it, whichever is later.
-inline double seconds_recursive_doubling(const network_model& net, const call_shape& p, std::uint64_t parts = 1) {
+[[gnu::noinline]] inline double seconds_recursive_doubling(const network_model& net, const call_shape& p,
+                                                           std::uint64_t parts = 1) {
   ensure(parts >= 1 && parts <= 8, "the model of recursive doubling knows 1 to 8 parts");
   const auto active = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p.ranks)));
   const std::int64_t folded = p.ranks - active; // the number of pairs; their active ranks have the lowest numbers

@@ -84,11 +84,10 @@ concept shared_transport = transport<Net> && requires(const Net& net) { net.shar
 /// ended, but not past the `time` of the clock `now`. `wake()`, which another thread calls, ends the present
 /// `sleep_until`, or the next one if there is none.
 template <class Net>
-concept sleeping_transport =
-    shared_transport<Net> && requires(Net& net, double time) {
-      net.sleep_until(time);
-      net.wake();
-    };
+concept sleeping_transport = shared_transport<Net> && requires(Net& net, double time) {
+  net.sleep_until(time);
+  net.wake();
+};
 
 /// Only the simulator: `co_await sleep(seconds)` suspends a simulated program, which computes or idles for this virtual
 /// time, while its rank still handles arriving messages.

@@ -397,7 +397,7 @@ inline void threads_port::progress(bool block) {
       if (scheduler().polls())
         sched_yield(); // nothing would end the sleep
       else if (scheduler().idle())
-        sleep_until(until, false);
+        sleep_until(until);
       collect();
     } else if (!block || ++polls_ % 256 == 0) { // in every `progress(false)`, because the next call may be much later
       spar::poll_waits(*this, now());

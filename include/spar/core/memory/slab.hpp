@@ -2,13 +2,70 @@
 // An allocator that recycles records, which never move.
 #pragma once
 
-#include <spar/core/compiler.hpp>
+#include <spar/core/util/algobase.hpp>
 
 #include <cstddef>
 #include <new>
 #include <utility>
 
 namespace spar::detail {
+
+/// The memory of a slab, by one code for all types of records. An owner constructs each record itself.
+class slab_memory {
+ public:
+  /// Memory for records of `size` bytes, which `destroy` destroys; at first for `room` records.
+  slab_memory(std::size_t size, std::size_t alignment, std::size_t room, void (*destroy)(void*) noexcept) noexcept
+      : size_(size), alignment_(std::max(alignment, alignof(chunk))), room_(room), destroy_(destroy) {}
+  slab_memory(const slab_memory&) = delete;
+  [[gnu::cold, gnu::noinline]] ~slab_memory() {
+    while (newest_ != nullptr) {
+      chunk* const ended = std::exchange(newest_, newest_->older);
+      while (ended->made > 0) destroy_(record(*ended, --ended->made));
+      ::operator delete(ended, std::align_val_t{alignment_});
+    }
+  }
+
+  /// Allocates the memory of the first records, unless there is memory already.
+  void reserve() {
+    if (newest_ == nullptr) grow(room_);
+  }
+  /// Makes the destructor leak all records.
+  void leak() noexcept { newest_ = nullptr; }
+
+  /// Returns memory for another record. The caller constructs the record, and then calls `count`.
+  [[gnu::cold, gnu::noinline]] void* add() {
+    if (newest_ == nullptr || newest_->made == newest_->room) grow(made_ > 0 ? 3 * made_ : room_);
+    return record(*newest_, newest_->made);
+  }
+  void count() noexcept {
+    ++newest_->made;
+    ++made_;
+  }
+
+ private:
+  struct chunk { // in front of its records
+    std::size_t room;
+    chunk* older;
+    std::size_t made = 0; // number of records that exist
+  };
+
+  /// The memory of the i-th record of `in`.
+  void* record(chunk& in, std::size_t i) const noexcept {
+    const std::size_t first = (sizeof(chunk) + alignment_ - 1) / alignment_ * alignment_;
+    return reinterpret_cast<std::byte*>(&in) + first + i * size_;
+  }
+  void grow(std::size_t room) {
+    void* const added = ::operator new(sizeof(chunk) + alignment_ + room * size_, std::align_val_t{alignment_});
+    newest_ = ::new (added) chunk{room, newest_};
+  }
+
+  std::size_t size_;
+  std::size_t alignment_;
+  std::size_t room_;
+  void (*destroy_)(void*) noexcept;
+  std::size_t made_ = 0;
+  chunk* newest_ = nullptr;
+};
 
 /// Owns records and recycles them. `acquire` returns a new record, or a recycled record in the state in which its last
 /// user left it. `recycle` makes a record available again. A record never moves, and its memory is freed only when the
@@ -18,20 +75,16 @@ namespace spar::detail {
 template <class Record>
 class slab {
  public:
-  explicit slab(std::size_t room = 8) : room_(room) {}
-  slab(const slab&) = delete;
-  ~slab() {
-    while (newest_ != nullptr) delete std::exchange(newest_, newest_->older);
-  }
+  explicit slab(std::size_t room = 8) noexcept
+      : memory_(sizeof(Record), alignof(Record), room,
+                [](void* record) noexcept { static_cast<Record*>(record)->~Record(); }) {}
 
   /// Allocates the memory for the first `room` records now, so that `acquire` does not fail before they are in use.
-  void reserve() {
-    if (newest_ == nullptr) newest_ = new chunk(room_, nullptr);
-  }
+  void reserve() { memory_.reserve(); }
 
   /// Makes the destructor leak all existing records, because code outside spar (the MPI library) may still access the
   /// memory of these records.
-  void keep_for_ever() noexcept { newest_ = nullptr; }
+  void keep_for_ever() noexcept { memory_.leak(); }
 
   Record* acquire() {
     if (free_ == nullptr) return add();
@@ -45,35 +98,14 @@ class slab {
   }
 
  private:
-  struct chunk {
-    static constexpr std::align_val_t alignment{alignof(Record)};
-
-    chunk(std::size_t n, chunk* before)
-        : room(n), memory(static_cast<Record*>(::operator new(n * sizeof(Record), alignment))), older(before) {}
-    chunk(const chunk&) = delete;
-    ~chunk() {
-      while (made > 0) memory[--made].~Record();
-      ::operator delete(memory, alignment);
-    }
-    std::size_t room;
-    std::size_t made = 0;
-    Record* memory;
-    chunk* older;
-  };
-
   [[gnu::cold]] Record* add() {
-    if (newest_ == nullptr || newest_->made == newest_->room)
-      newest_ = new chunk(made_ > 0 ? 3 * made_ : room_, newest_);
-    Record* r = ::new (newest_->memory + newest_->made) Record;
-    ++newest_->made;
-    ++made_;
+    Record* const r = ::new (memory_.add()) Record;
+    memory_.count();
     return r;
   }
 
   Record* free_ = nullptr;
-  std::size_t room_;
-  std::size_t made_ = 0;
-  chunk* newest_ = nullptr;
+  slab_memory memory_;
 };
 
 } // namespace spar::detail

@@ -180,11 +180,11 @@ class call_table {
   static std::size_t word_of(const call_record& call) noexcept { return call.sequence % max_in_flight / 64; }
   static std::uint64_t bit_of(const call_record& call) noexcept { return std::uint64_t{1} << call.sequence % 64; }
 
-  std::uint64_t next_ = 0;    // number of unnamed calls so far
-  std::uint64_t history_ = 0; // hash of the signatures of the unnamed calls so far
-  std::uint64_t open_ = 0;    // number of calls in flight
+  std::uint64_t next_ = 0;                                    // number of unnamed calls so far
+  std::uint64_t history_ = 0;                                 // hash of the signatures of the unnamed calls so far
+  std::uint64_t open_ = 0;                                    // number of calls in flight
   std::array<std::uint64_t, max_in_flight / 64> in_flight_{}; // bit set of the numbers of the calls in flight
-  link list_; // calls in flight
+  link list_;                                                 // calls in flight
   link handles_;
   slab<call_record> records_;
   std::uint64_t endings_ = 0;           // number of calls that have ended
