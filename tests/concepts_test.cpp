@@ -5,6 +5,8 @@
 
 #include <spar/sim.hpp>
 #include <spar/system/partial_allreduce.hpp>
+#include <spar/transport/any.hpp>
+#include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
 
@@ -139,6 +141,23 @@ static_assert(none_is_a_transport<defect::no_rank, defect::rank_of_another_type,
                                   defect::no_scheduler, defect::scheduler_by_value, defect::no_memory,
                                   defect::memory_of_another_type>);
 static_assert(!spar::transport<int>); // MPI_Comm is an int in MPICH
+
+// What only some transports have, and which decorators pass it on.
+using bare = network<defect::none>;
+template <class Net>
+using counted = spar::counting_port<Net>;
+template <class Net>
+using reads_payloads = spar::faulty_port<Net>;
+static_assert(!spar::shared_transport<bare> && !spar::device_transport<bare> && !spar::simulated_transport<bare>);
+static_assert(spar::sleeping_transport<counted<spar::threads_port>>);
+static_assert(!spar::shared_transport<counted<spar::sim_port>>);
+static_assert(!spar::shared_transport<reads_payloads<spar::threads_port>>, "it would sleep past the end of a delay");
+static_assert(spar::shared_transport<spar::any_port> && !spar::sleeping_transport<spar::any_port>);
+static_assert(spar::simulated_transport<counted<reads_payloads<spar::sim_port>>>);
+static_assert(!spar::simulated_transport<counted<spar::threads_port>>);
+static_assert(spar::device_transport<counted<spar::threads_port>> && spar::device_transport<counted<spar::any_port>>);
+static_assert(!spar::device_transport<counted<reads_payloads<spar::threads_port>>>);
+static_assert(!spar::device_bound_transport<counted<spar::threads_port>>);
 
 // --- element and index ---
 

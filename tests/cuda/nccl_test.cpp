@@ -11,6 +11,7 @@
 #include <spar/strided.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/counting.hpp>
+#include <spar/transport/faulty.hpp>
 
 #include <gtest/gtest.h>
 
@@ -252,6 +253,13 @@ class patient : public spar::communicator_rank<patient_port> {
  public:
   explicit patient(spar::threads& net) : communicator_rank(net.port()) {}
 };
+
+// A decorator that reads payloads keeps them out of device memory, but not the device from its work on them.
+using over_threads = spar::nccl_port<spar::threads_port>;
+static_assert(spar::device_transport<over_threads> && spar::device_bound_transport<over_threads>);
+static_assert(!spar::shared_transport<over_threads>);
+static_assert(spar::device_bound_transport<spar::counting_port<spar::faulty_port<over_threads>>>);
+static_assert(!spar::device_transport<spar::counting_port<spar::faulty_port<over_threads>>>);
 
 TEST(nccl, needs_no_messages_of_the_control_transport_to_go_on) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {

@@ -90,7 +90,7 @@ concept sleeping_transport = shared_transport<Net> && requires(Net& net, double 
 };
 
 /// Only the simulator: `co_await sleep(seconds)` suspends a simulated program, which computes or idles for this virtual
-/// time, while its rank still handles arriving messages.
+/// time, while its rank still handles arriving messages. For `faulty`, the simulator also has `on_alarm` and `wake_at`.
 template <class Net>
 concept simulated_transport = transport<Net> && requires(Net& net, double seconds) { net.sleep(seconds); };
 
@@ -105,13 +105,10 @@ enum class device_path : std::uint8_t {
   /// `message_buffer::borrow`, and calls `loan->returned` when the receiver gives the payload back. A receive that is
   /// `on_device()` gets only messages with a loan, and any other only messages without.
   loaned,
-  /// From its place to device memory of the receiver, in the order of streams: a send takes the payload after the work
-  /// that is now in the stream `message_pieces::stream`, and work that is put into the stream
-  /// `message_buffer::stream()`
-  /// once the receive has ended sees the payload. Each message has a null stream if it belongs in host memory. The
-  /// payload of a send stays until the send ends; if the send is destroyed before, `device_port` does not use its
-  /// memory
-  /// again, and frees it after `wait_until_idle` has returned.
+  /// From its place to device memory of the receiver, in the order of streams. A send takes the payload after the work
+  /// that is now in `message_pieces::stream`. Work that is put into `message_buffer::stream()` after the end of the
+  /// receive sees the payload. Both are null for a message in host memory. If a send is destroyed before its end, the
+  /// memory of its payload is not used again, and freed only after `wait_until_idle`.
   streamed
 };
 

@@ -12,7 +12,7 @@
 namespace spar {
 
 /// Forwards all functions of a transport to the wrapped transport `inner`, except `send` and `receive`, which each
-/// decorator defines. The wrapped transport must outlive the decorator.
+/// decorator defines, and `path_on_device`. The wrapped transport must outlive the decorator.
 template <transport Net>
 class decorated_port {
  public:
