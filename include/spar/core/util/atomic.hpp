@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A small atomic variable. The standard header of atomic variables would add 1.0 to 1.5 % to what the compiler does for a
-// program with one call (docs/decisions/0005-compile-time.md).
+// A small atomic variable. The standard header of atomic variables would add 1.0 to 1.5 % to what the compiler does
+// for a program with one call (docs/decisions/0005-compile-time.md).
 #pragma once
 
 #include <spar/core/compiler.hpp>
