@@ -82,11 +82,11 @@ struct threshold_reuse {
   task<sparse_stream<T, Index>> operator()(Work& work, std::span<T> x, state& now, const Prepare& prepare) const {
     validate(x.size());
     const topk_bounds bounds = this->bounds(x.size());
+    const std::uint64_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size()); // of every call's stream
     kernel::magnitude<T> least = 0;
     if (now.calls == 0 || now.calls >= period) {
       work.prepare_all(prepare, x.size(), threads);
     } else {
-      const std::uint64_t room = std::min<std::uint64_t>(bounds.k + bounds.most, x.size());
       const auto threshold = static_cast<kernel::magnitude<T>>(now.threshold);
       std::uint64_t reached = 0;
       auto mine = co_await work.template take_at_least<Index>(x, threshold, room, prepare, threads, &reached);
@@ -101,7 +101,7 @@ struct threshold_reuse {
       }
       work.residual(x).assign(mine.view().entries());
     }
-    auto mine = co_await work.template take_largest<Index>(x, bounds.k, threads, &least);
+    auto mine = co_await work.template take_largest<Index>(x, bounds.k, threads, &least, room);
     now = {least, 1};
     co_return mine;
   }

@@ -268,17 +268,19 @@ class device_work : public device_counts {
   }
   template <index_type Index, kernel::ranked T>
   [[nodiscard]] task<sparse_stream<T, Index>> take_largest(std::span<T> x, std::uint64_t k, int = 1,
-                                                           kernel::magnitude<T>* least = nullptr) const {
+                                                           kernel::magnitude<T>* least = nullptr,
+                                                           std::uint64_t room = 0) const {
     kernel::cut<T> cut;
-    auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), std::min<std::uint64_t>(k, x.size()));
-    if (mine.count() > 0) {
+    auto mine =
+        sparse_stream<T, Index>::sparse(memory(), x.size(), std::min<std::uint64_t>(std::max(k, room), x.size()));
+    if (k > 0 && mine.count() > 0) {
       buffer<kernel::cut<T>> found(memory(), 1);
       buffer<std::byte> work(memory(), kernel::topk_bytes<T, Index>(x.size(), k));
       kernel::start_topk(x.data(), x.size(), k, 0, mine.indices().data(), mine.values().data(), found.data(),
                          work.data(), stream());
       cut = co_await number(std::as_const(found).data());
-      mine.shrink(cut.count);
     }
+    mine.shrink(cut.count);
     if (least != nullptr) *least = cut.threshold;
     co_return mine;
   }
