@@ -26,6 +26,23 @@
 namespace spar_test {
 namespace {
 
+/// A long reason loses its end on the way to other ranks. The rank that gives the reason keeps it, for it recognises
+/// its own error by the reason (see thread_group::run).
+TEST(abort, keeps_520_characters_of_its_reason_and_sends_516) {
+  const std::string reason(520, 'x');
+  spar::thread_group group{2};
+  group.run([&](spar::threads& net) {
+    if (net.rank() == 0) spar::abort(net, reason);
+    std::string text;
+    try {
+      spar::barrier(net);
+    } catch (const spar::peer_failed& e) {
+      text = e.what();
+    }
+    EXPECT_EQ(std::count(text.begin(), text.end(), 'x'), net.rank() == 0 ? 520 : 516) << text;
+  });
+}
+
 TEST(deadline, a_silent_rank_is_named) { a_silent_rank_is_named<in_host_memory>(); }
 TEST(deadline, is_not_over_for_a_rank_that_is_only_late) {
   the_deadline_is_not_over_for_a_rank_that_is_only_late<in_host_memory>();

@@ -14,6 +14,7 @@
 #include <concepts>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace spar::detail {
@@ -57,7 +58,7 @@ struct prepared_call {
 };
 
 /// Throws `invalid_argument` if the arguments `values` of a call are not in host memory, or are malformed streams, if
-/// another device is the current one than that of the transport `net`, or if the options of `algorithm` are invalid for
+/// the current device is not that of the transport `net`, or if the options of `algorithm` are invalid for
 /// n values of T with indices of type Index, or `no_indices` for dense values.
 template <element T, class Index, transport Net, class Algorithm, class Op, class... Values>
 void check_call(Net& net, const Algorithm& algorithm, const Op& op, std::uint64_t n, const Values&... values) {
@@ -126,8 +127,8 @@ struct rejected_call {
   void wait() const noexcept {}
 };
 
-/// Prepares the call `forms(net, args...)` of a collective. Aborts the communicator if this rank cannot start the call,
-/// because other ranks may be in it.
+/// Prepares the call `forms(net, args...)` of a collective. Aborts the communicator if this fails for another reason
+/// than `invalid_argument`: other ranks may be in the call.
 template <class Forms, class Net, class... Args>
 auto prepare_call(const Forms& forms, Net& net, Args&&... args) {
   if constexpr (!expect_host_memory<Args...>() || !expect_lasting<Args...>() || !expect_values<Args...>())
@@ -153,13 +154,13 @@ auto run_call(const Forms& forms, Net& net, named which, Args&&... args) {
 /// Starts the call `forms(net, args...)` of a collective, with the name `which` if there is one.
 template <class Forms, class Net, class... Args>
 auto start_call(const Forms& forms, Net& net, Args&&... args) {
-  static_assert(!(is_stream<Args> || ...),
+  static_assert(!(is_stream<std::remove_cv_t<Args>> || ...),
                 "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
   return prepare_call(forms, net, std::forward<Args>(args)...).start();
 }
 template <class Forms, class Net, class... Args>
 auto start_call(const Forms& forms, Net& net, named which, Args&&... args) {
-  static_assert(!(is_stream<Args> || ...),
+  static_assert(!(is_stream<std::remove_cv_t<Args>> || ...),
                 "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
   return prepare_call(forms, net, std::forward<Args>(args)...).start(which);
 }

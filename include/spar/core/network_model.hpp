@@ -30,7 +30,7 @@ namespace detail {
 /// Whether a codec states its `cost`: the seconds to encode a value of T, or to decode it, by a model of the network.
 template <class Codec, class T>
 concept states_cost = requires(const Codec& codec, const network_model& network) {
-  { codec.template cost<T>(network) } -> std::same_as<double>;
+  { codec.template cost<T>(network) } -> std::convertible_to<double>;
 };
 
 /// Throws `invalid_argument` if a parameter of `network` is negative, infinite or NaN; `what` names the network model.

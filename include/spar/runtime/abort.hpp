@@ -23,7 +23,7 @@ template <transport Net>
   text.add({reinterpret_cast<const char*>(&failed), sizeof(failed)});
   text.add(reason);
   broadcast_text(net, control_message::purpose::abort, text.view());
-  net.node().mark_dead(failed, text.view().substr(sizeof(failed)));
+  net.node().mark_dead(failed, reason);
 }
 /// Aborts the communicator because this rank has failed for the reason `reason`.
 template <transport Net>

@@ -61,7 +61,7 @@ class endpoint {
     detail::check_number(size, {1, detail::valid::greatest, "at least one rank"}, "the size of a communicator");
   }
   endpoint(const endpoint&) = delete;
-  /// Ends the program, with a message, if an object exists that would still use the communicator.
+  /// Ends the program, with a message, if a partial allreduce on the communicator still exists.
   ~endpoint() {
     ensure(subscribers_.empty(), "a communicator is destroyed before a partial allreduce on it; destroy that first");
     while (&prefixes_.after() != &prefixes_) prefixes_.after().leave();
@@ -220,7 +220,7 @@ class endpoint {
       const detail::bounded_text* const text = texts_.add(part);
       if (text != nullptr && !text->empty()) leavers_.add(part.source, text->view());
     } else if (part.what == purpose::abort) {
-      // Of a second abort, the first parts may have been ignored.
+      // Of a second abort, the first parts may have been ignored, and with them the number of the rank.
       if (!failure_.append(part) || dead()) return;
       rank_t failed = -1;
       const std::string_view reason = failure_.take_reason(failed, size_);

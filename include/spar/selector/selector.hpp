@@ -39,13 +39,14 @@ inline constexpr bool ranks_values<Selector> = Selector::ranks_values;
 /// A selector: moves entries out of a vector `x` into a sparse stream. The selected entries and the values left in `x`
 /// together equal the input, bit for bit, so `x` becomes the residual. Zeros are never selected. A selector that ranks
 /// the values (see `ranks_values`) ranks NaN above every number; any other leaves a NaN in the residual until the turn
-/// of its position comes. Rejects a selector that only reads `x`, because its caller would not get the residual.
+/// of its position comes. A selector must not take a `std::span<const T>`: what it selects would stay in `x` as well.
 ///
 /// - `operator()<Index>(work, x, state, prepare)` returns an awaitable whose result is the stream. A selector that
 ///   leaves the work to functions of the workspace `work`, of any type, also runs on a device. One that reads the
 ///   values itself takes a `const host_work&`, and returns `ready`. Both call `prepare(begin, end)`, or pass `prepare`
 ///   to `work`, to compute the values of `x` in [begin, end): each value once, before they read it. `prepare` does not
-///   throw, and several threads may call it at the same time. The arguments outlive the awaitable.
+///   throw, and several threads may call it at the same time. The caller keeps the arguments until the awaitable has
+///   ended.
 /// - `validate(n)` throws `invalid_argument` if the options do not fit a vector of n values; spar calls `validate`
 ///   before it sends any message.
 /// - `options(f)` calls `f(name, value)` for each option that must be equal on all ranks.

@@ -109,8 +109,8 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
       "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a sparse stream if "
       "T is a stream");
   who.validate(net.size());
-  detail::check_call<value, typename backlog::type::index_type>(net, composed, op, n);
   return detail::or_abort(net, [&] {
+    detail::check_call<value, typename backlog::type::index_type>(net, composed, op, n);
     const detail::partial_terms<composed_type, Participation> terms{&composed, &who, options.tau};
     const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));
     return partial<port_type, typename backlog::type, Participation, composed_type, Op>(

@@ -98,7 +98,7 @@ class threads_port : public endpoint {
   void progress(bool block);
   void share() const noexcept {}
   /// Blocks until another rank has sent a message or a control message to this rank, or has finished reading a message
-  /// that this rank sent, at most for one hour.
+  /// that this rank sent, or until the `time` of the clock `now`, or until `wake` is called; at most for one hour.
   void sleep_until(double time);
   void wake() {
     const std::lock_guard lock(mutex_);

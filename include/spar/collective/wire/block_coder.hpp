@@ -181,7 +181,8 @@ class block_coder {
     double passes = 1;
     if constexpr (detail::states_cost<Codec, T>) {
       const network_model& model = net_.net().node().network();
-      if (model.gamma_dense > 0) passes = std::min(1e4, codec_->template cost<T>(model) / model.gamma_dense);
+      if (model.gamma_dense > 0)
+        passes = std::min(1e4, std::max(0.0, codec_->template cost<T>(model) / model.gamma_dense));
     }
     return static_cast<std::uint64_t>(passes * static_cast<double>(values) + 0.5);
   }

@@ -36,7 +36,8 @@ void compute_code(channel<Net> net, const Codec& codec, std::size_t entries) {
   double merges = 1; // that take as long as encoding or decoding an entry
   if constexpr (states_cost<Codec, T>) {
     const network_model& model = net.net().node().network();
-    if (model.gamma_sparse > 0) merges = std::min(100.0, codec.template cost<T>(model) / model.gamma_sparse);
+    if (model.gamma_sparse > 0)
+      merges = std::min(100.0, std::max(0.0, codec.template cost<T>(model) / model.gamma_sparse));
   }
   net.compute(static_cast<std::uint64_t>(__builtin_ceil(merges * static_cast<double>(entries))));
 }

@@ -15,7 +15,8 @@ class slab_memory {
  public:
   /// Memory for records of `size` bytes, which `destroy` destroys; at first for `room` records.
   slab_memory(std::size_t size, std::size_t alignment, std::size_t room, void (*destroy)(void*) noexcept) noexcept
-      : size_(size), alignment_(std::max(alignment, alignof(chunk))), room_(room), destroy_(destroy) {}
+      : size_(size), alignment_(std::max(alignment, alignof(chunk))), room_(std::max<std::size_t>(room, 1)),
+        destroy_(destroy) {}
   slab_memory(const slab_memory&) = delete;
   [[gnu::cold, gnu::noinline]] ~slab_memory() {
     while (newest_ != nullptr) {

@@ -71,7 +71,7 @@ concept policy = requires(const P& part, detail::option_digest& f) {
   { part.options(f) } -> std::same_as<void>;
 };
 
-/// A hash of the name and the options of the policy `its`. Two policies with different names or options have the same
+/// A hash of the name and the options of the policy `part`. Two policies with different names or options have the same
 /// digest only by chance, with a probability of 2^-64.
 template <policy P>
 constexpr std::uint64_t digest_of(const P& part) {
@@ -81,7 +81,7 @@ constexpr std::uint64_t digest_of(const P& part) {
   return digest.value();
 }
 
-/// Appends the name and the options of the policy `its` to `to`, for example `exact_topk(k=15)`.
+/// Appends the name and the options of the policy `part` to `to`, for example `exact_topk(k=15)`.
 template <policy P>
 [[gnu::cold]] void describe(const P& part, detail::bounded_text& to) {
   to.add(P::name);
@@ -94,7 +94,7 @@ template <policy P>
   else
     to.add(")");
 }
-/// Returns the name and the options of the policy `its`, for example `exact_topk(k=15)`.
+/// Returns the name and the options of the policy `part`, for example `exact_topk(k=15)`.
 template <policy P>
 [[gnu::cold]] std::string description_of(const P& part) {
   detail::bounded_text text;

@@ -21,7 +21,7 @@ class atomic {
     return value;
   }
   void operator=(T value) noexcept { __atomic_store(&value_, &value, __ATOMIC_RELEASE); }
-  /// Adds `x`, also a negative number.
+  /// For numbers: adds `x`, which may be negative.
   void operator+=(T x) noexcept { __atomic_fetch_add(&value_, x, __ATOMIC_ACQ_REL); }
   /// Replaces the value `from` by `to`. Returns false and changes nothing if there is another value.
   [[nodiscard]] bool replace(T from, T to) noexcept {
@@ -29,7 +29,7 @@ class atomic {
   }
 
  private:
-  T value_;
+  alignas(sizeof(T)) T value_;
 };
 
 } // namespace spar::detail

@@ -73,8 +73,8 @@ class calls_of_leaver {
     if (number < first_named) return turn * first_named + number >= like(sequence);
     return counts_name(sequence) && turn >= like(sequence);
   }
-  /// Whether no message of the rank can be under way at the time `now`, if that is certain `late` seconds after this
-  /// function was first called and after the time `since`, when a wait began (-1: not yet).
+  /// Whether no message of the rank can be under way at the time `now`: `late` seconds have passed since the first call
+  /// of this function, and since the time `since`, when a wait began (-1: none has begun).
   [[nodiscard]] bool is_silent(double since, double now, double late) noexcept {
     if (noticed_ < 0) noticed_ = now;
     return now >= std::max(since < 0 ? now : since, noticed_) + late;

@@ -98,7 +98,7 @@ class scheduler {
   /// Used by a coroutine that must wait for another rank without being suspended.
   class pause {
    public:
-    /// Pauses the scheduler `its`.
+    /// Pauses the scheduler `paused`.
     explicit pause(scheduler& paused) noexcept : scheduler_(&paused), before_(std::exchange(paused.paused_, true)) {}
     pause(const pause&) = delete;
     ~pause() { scheduler_->paused_ = before_; }
