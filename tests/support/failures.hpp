@@ -79,7 +79,9 @@ void a_silent_rank_is_named() {
     const auto call = [&] { (void)reduce_ones(net, n, spar::recursive_doubling{}); };
     const std::string text = text_of<spar::timeout>(call);
     EXPECT_NE(text.find("0.1 s"), std::string::npos) << text;
-    EXPECT_NE(text.find("rank 2 is in no call (calls without a name: "), std::string::npos) << text;
+    // In device memory, the construction of the object for the calls makes calls as well.
+    const std::string calls = std::is_same_v<Place, in_host_memory> ? "0)" : "";
+    EXPECT_NE(text.find("rank 2 is in no call (calls without a name: " + calls), std::string::npos) << text;
     EXPECT_TRUE(net.dead());
     EXPECT_NE(text_of<spar::peer_failed>(call).find("communicator is dead"), std::string::npos);
   });
