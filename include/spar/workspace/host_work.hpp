@@ -310,18 +310,18 @@ class host_work {
   }
   /// Moves the `k` values of largest magnitude, or all nonzeros if there are fewer than k, to a stream. Among equal
   /// magnitudes, moves those with the lowest indices. Writes the k-th largest magnitude to `least` unless it is null.
-  /// The stream takes as much memory as one of `room` entries, so that calls that also use `take_at_least` take the
-  /// same memory each time.
+  /// The stream takes as much memory as one of max(k, room) entries, whatever the values are. Calls that also use
+  /// `take_at_least` then take the same memory each time.
   template <index_type Index, kernel::ranked T>
   answer<sparse_stream<T, Index>> take_largest(std::span<T> x, std::uint64_t k, int threads = 1,
                                                kernel::magnitude<T>* least = nullptr, std::uint64_t room = 0) const {
     const int sharing = detail::useful_threads(threads, x.size());
-    const auto where = kernel::largest<T>(x, k, memory(), sharing);
-    if (least != nullptr) *least = where.threshold;
-    const auto entries = std::max<std::uint64_t>(where.count, std::min<std::uint64_t>(room, x.size()));
-    const std::size_t of_part = kernel::part_room(entries, x.size(), sharing);
+    const auto most = std::min<std::uint64_t>(std::max(k, room), x.size());
+    const std::size_t entries = static_cast<std::size_t>(sharing) * kernel::part_room(most, x.size(), sharing);
     return ready<sparse_stream<T, Index>>::from([&] {
-      auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), static_cast<std::size_t>(sharing) * of_part);
+      auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), entries); // takes its memory before the search
+      const auto where = kernel::largest<T>(x, k, memory(), sharing);
+      if (least != nullptr) *least = where.threshold;
       mine.shrink(kernel::take_largest(x, where, 0, mine.indices().data(), mine.values().data(), sharing));
       return mine;
     });
