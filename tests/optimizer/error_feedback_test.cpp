@@ -17,6 +17,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace spar_test {
@@ -333,6 +334,60 @@ TEST(error_feedback, ranks_with_another_option_or_state_of_ok_topk_get_an_error_
     EXPECT_NE(text.find("ranks disagree on the algorithm's options: rank "), std::string::npos) << text;
     EXPECT_NE(text.find(of_state ? "with digest_of_state=" : "with by.tau="), std::string::npos) << text;
   }
+}
+
+/// Selects all nonzeros, and has a state of numbers that are not unsigned: a share, a difference and a floor.
+struct with_numbers {
+  static constexpr spar::slot fills = spar::slot::selector;
+  static constexpr std::string_view name = "with_numbers";
+
+  double share = 0; ///< becomes the state after the first call; not compared as an option
+
+  struct state {
+    double share = 0;
+    int difference = 0;
+    float floor = 0;
+
+    template <class F>
+    void shared_state(F&& f) {
+      f(share), f(difference);
+    }
+    template <class F>
+    void own_state(F&& f) {
+      f(floor);
+    }
+  };
+
+  static void validate(std::uint64_t) {}
+  template <class F>
+  void options(F&&) const {}
+  template <class Index, class Work, class T, class Prepare>
+  auto operator()(Work& work, std::span<T> x, state& now, const Prepare& prepare) const {
+    now = {share, -3, 0.5F};
+    spar::no_state none;
+    return spar::selector::nonzeros{}.operator()<Index>(work, x, none, prepare);
+  }
+};
+
+TEST(error_feedback, numbers_of_a_state_are_compared_and_saved_exactly) {
+  const auto two_calls = [](double other_share) {
+    spar::thread_group group{2};
+    group.run([&](spar::threads& net) {
+      const auto algorithm = spar::compose(with_numbers{.share = net.rank() == 0 ? 0.25 : other_share});
+      auto reduce = spar::with_error_feedback<float>(algorithm);
+      std::vector<float> x{1, 2, 3};
+      reduce(net, std::span<float>(x));
+      auto restarted = spar::with_error_feedback<float>(algorithm);
+      restarted.load(reduce.save());
+      const auto& loaded = restarted.current_state().select;
+      EXPECT_EQ(loaded.share, net.rank() == 0 ? 0.25 : other_share);
+      EXPECT_EQ(loaded.difference, -3);
+      EXPECT_EQ(loaded.floor, 0.5F);
+      restarted(net, std::span<float>(x));
+    });
+  };
+  two_calls(0.25);
+  EXPECT_THROW(two_calls(0.75), spar::mismatch);
 }
 
 TEST(error_feedback, ranks_that_set_different_options_end_in_mismatch) {

@@ -10,7 +10,7 @@
 #include <spar/core/util/splitmix.hpp>
 #include <spar/runtime/signature.hpp>
 
-#include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace spar::detail {
 
-// A state has two member templates, which call `f` with each number and each vector of numbers in the state:
+// A state has two member templates, which call `f` with each number and each `std::vector<std::uint64_t>` in the state:
 // - `shared_state(f)` for the numbers that are equal on all ranks;
 // - `own_state(f)` for the numbers that differ from rank to rank.
 
@@ -51,7 +51,10 @@ inline void check_names(const std::string& saved, const std::string& own) {
 struct state_writer {
   std::vector<std::uint64_t> words{};
 
-  void operator()(std::uint64_t number) { words.push_back(number); }
+  template <class Number>
+  void operator()(const Number& number) {
+    words.push_back(word_of(number));
+  }
   void operator()(const std::vector<std::uint64_t>& numbers) {
     words.push_back(numbers.size());
     words.insert(words.end(), numbers.begin(), numbers.end());
@@ -70,9 +73,12 @@ struct state_reader {
     words = words.subspan(1);
     return word;
   }
-  template <std::unsigned_integral Number>
+  template <class Number>
   void operator()(Number& number) {
-    number = static_cast<Number>(next());
+    if constexpr (std::floating_point<Number>)
+      number = static_cast<Number>(std::bit_cast<double>(next()));
+    else
+      number = static_cast<Number>(next());
   }
   void operator()(std::vector<std::uint64_t>& numbers) {
     const std::uint64_t size = next();
@@ -89,7 +95,10 @@ struct state_reader {
 struct state_digest {
   std::uint64_t value = 0;
 
-  void operator()(std::uint64_t number) { value = splitmix_finalize(value ^ number) + splitmix_step; }
+  template <class Number>
+  void operator()(const Number& number) {
+    value = splitmix_finalize(value ^ word_of(number)) + splitmix_step;
+  }
   void operator()(const std::vector<std::uint64_t>& numbers) {
     for (const std::uint64_t number : numbers) (*this)(number);
   }

@@ -53,7 +53,7 @@ inline constexpr bool ranks_values<Selector> = Selector::ranks_values;
 /// - A selector that changes from call to call (`threshold_reuse`) has a copyable type `state`; any other gets a
 ///   `no_state`. A caller passes a copy of its state, and keeps the copy only if the whole collective succeeds.
 ///   `shared_state(f)` calls `f` for each number of the state that is equal on all ranks, `own_state(f)` for each other
-///   number.
+///   number. A number is an integer, a float, a double or a vector of `std::uint64_t`.
 /// - The optional `bounds(n)` returns how many of n entries the selector selects (see `topk_bounds`). The optional
 ///   `period` is the number of calls after which the selector finds a new threshold. Schedules that keep the largest
 ///   entries of the sum use `bounds` and `period`.

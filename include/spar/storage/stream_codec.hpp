@@ -60,25 +60,23 @@ concept encoded_size = std::same_as<Size, std::size_t> || std::same_as<Size, cod
 ///   indices, for the cost model.
 /// - `delta<T, Index>(n)` returns the number of entries above which n plain values take fewer bytes than the entries.
 ///   All ranks need the same result, so `delta` must use integer arithmetic only.
-/// - `options(f)` calls `f("name", value)` for each option that must be equal on all ranks; `value` is an integer.
+/// - `options(f)` calls `f("name", value)` for each option that must be equal on all ranks (see `policy`).
 ///
 /// A codec may also have `cost<T>(network)`: the seconds to encode an entry, and also to decode it, by the
 /// network_model `network`. `cheapest` then sends coordinates instead, if the model expects them to be at least as
 /// fast. An entry of T = row<V, W> has W values.
 template <class Codec, class T, class Index>
-concept stream_codec = part_for<Codec, slot::storage> &&
-                       requires(const Codec& codec, std::uint64_t n, coo_span<T, Index> entries, index_range range,
-                                std::span<std::byte> bytes, std::span<const std::byte> received,
-                                entry_room<T, Index> to, void (*each_option)(std::string_view, std::uint64_t)) {
-                         { Codec::name } -> std::convertible_to<std::string_view>;
-                         { Codec::exact } -> std::convertible_to<bool>;
-                         { codec.template entry_bits<T, Index>(n, n) } -> std::same_as<double>;
-                         { codec.template delta<T, Index>(n) } -> std::same_as<std::uint64_t>;
-                         { codec.template bound<T, Index>(range, std::size_t{}) } -> std::same_as<std::size_t>;
-                         { codec.encode(entries, range, bytes) } -> detail::encoded_size;
-                         { codec.decode(received, range, to) } -> std::same_as<void>;
-                         codec.options(each_option);
-                       };
+concept stream_codec =
+    part_for<Codec, slot::storage> &&
+    requires(const Codec& codec, std::uint64_t n, coo_span<T, Index> entries, index_range range,
+             std::span<std::byte> bytes, std::span<const std::byte> received, entry_room<T, Index> to) {
+      { Codec::exact } -> std::convertible_to<bool>;
+      { codec.template entry_bits<T, Index>(n, n) } -> std::same_as<double>;
+      { codec.template delta<T, Index>(n) } -> std::same_as<std::uint64_t>;
+      { codec.template bound<T, Index>(range, std::size_t{}) } -> std::same_as<std::size_t>;
+      { codec.encode(entries, range, bytes) } -> detail::encoded_size;
+      { codec.decode(received, range, to) } -> std::same_as<void>;
+    };
 
 /// A stream codec that can also work without copying. `lend(entries)` returns a message that refers to the memory of
 /// the stream. `borrow<T, Index>(message, range)` returns a view of the entries in a received message. The caller

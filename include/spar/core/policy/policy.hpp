@@ -21,6 +21,19 @@ namespace spar {
 
 namespace detail {
 
+/// The number `number` as a 64-bit word: an integer by its value, a floating-point number by its bits as a double.
+/// Different numbers of one type have different words.
+template <class Number>
+constexpr std::uint64_t word_of(const Number& number) noexcept {
+  static_assert(std::is_arithmetic_v<Number> && sizeof(Number) <= sizeof(std::uint64_t),
+                "ranks compare the numbers of options and states as words of 64 bits: a number is an integer of at "
+                "most 64 bits, a float or a double; a state may also have vectors of std::uint64_t");
+  if constexpr (std::floating_point<Number>)
+    return std::bit_cast<std::uint64_t>(static_cast<double>(number));
+  else
+    return static_cast<std::uint64_t>(number);
+}
+
 /// The name of an option, and the hash of this name, computed at compile time.
 struct option_name {
   consteval option_name(const char* given) : text(given), hash(fnv1a(given)) {}
@@ -105,10 +118,8 @@ template <policy P>
 template <class Value>
 constexpr void detail::option_digest::operator()(const option_name& name, const Value& value) {
   add(name.hash);
-  if constexpr (std::integral<Value>)
-    add(static_cast<std::uint64_t>(value));
-  else if constexpr (std::floating_point<Value>)
-    add(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
+  if constexpr (std::is_arithmetic_v<Value>)
+    add(word_of(value));
   else if constexpr (std::convertible_to<const Value&, std::string_view>)
     add(fnv1a(value));
   else
