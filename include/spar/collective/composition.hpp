@@ -346,4 +346,26 @@ struct composition {
   }
 };
 
+namespace detail {
+
+/// Whether `Algorithm` is a composition whose selector takes entries from dense values; false for every other
+/// algorithm.
+template <class Algorithm>
+inline constexpr bool selects_entries = false;
+template <class Selector, class Storage, class Topology, class Schedule>
+inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
+    composition<Selector, Storage, Topology, Schedule>::selects_entries;
+
+/// Stops the compilation with a sentence if `Algorithm` is a composition whose selector selects no values of T over
+/// `Net`. Returns whether not, so that no other error follows.
+template <class Algorithm, class Net, class T, class Index = std::uint32_t>
+constexpr bool expect_selector_of() {
+  if constexpr (selects_entries<Algorithm>)
+    return expect_selector<typename Algorithm::selector_type, T, Index, workspace_of<Net>>();
+  else
+    return true;
+}
+
+} // namespace detail
+
 } // namespace spar

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
+#include <spar/collective/composition.hpp>
 #include <spar/collective/selected_sum.hpp>
 #include <spar/core/lasting.hpp>
 #include <spar/core/memory/space.hpp>
@@ -210,14 +211,12 @@ class error_feedback : public feedback_core<T, Algorithm, Index, detail::host_st
   template <class Call, class Net, class Values, class Op>
   auto prepare(Net& on, Values x, Op op) {
     core::template check_operation<Op>();
-    constexpr bool selects = residual_allreduce<Algorithm, Net, T, Index, Op>;
-    if constexpr (!selects) {
-      static_assert(!residual_allreduce<Algorithm, Net, float, Index, Op>,
-                    "this algorithm selects no values of this type: what keeps the largest values takes numbers only");
+    if constexpr (detail::expect_selector_of<Algorithm, detail::port_type_of<Net>, T, Index>()) {
+      static_assert(residual_allreduce<Algorithm, Net, T, Index, Op>,
+                    "error feedback needs an algorithm that selects values of this type: a composition, or a type with "
+                    "members state, report and reduce<Index>(net, state*, report*, x, op, prepare) -> "
+                    "task<selected_sum<T, Index>>; what keeps the largest values takes numbers only");
     }
-    static_assert(selects || residual_allreduce<Algorithm, Net, float, Index, Op>,
-                  "error feedback needs an algorithm that selects: a composition, or a type with members state, report "
-                  "and reduce<Index>(net, state*, report*, x, op, prepare) -> task<selected_sum<T, Index>>");
     auto& net = detail::port_of(on);
     return detail::or_abort(net, [&] {
       auto call = this->template prepare_call<Call>(net, under_way(*this), x, x.size(), op);

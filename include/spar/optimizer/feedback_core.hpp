@@ -26,6 +26,13 @@ namespace spar {
 /// accumulated values become the residual if the call succeeds.
 template <element T, class Algorithm, index_type Index, class Store>
 class feedback_core {
+  static_assert(
+      requires {
+        typename Algorithm::state;
+        typename Algorithm::report;
+      }, "error feedback needs an algorithm that selects, such as a composition with a selector: see "
+         "spar::residual_allreduce");
+
  public:
   using value_type = T;             ///< the type of the values
   using algorithm_type = Algorithm; ///< the composition

@@ -69,14 +69,31 @@ concept selects = element<T> && index_type<Index> && part_for<Selector, slot::se
                     } -> std::convertible_to<sparse_stream<T, Index>>;
                   };
 
+namespace detail {
+
+/// Stops the compilation with a sentence unless `Selector` selects values of T. Returns whether it does, so that no
+/// other error follows.
+template <class Selector, class T, class Index, class Work>
+constexpr bool expect_selector() {
+  static_assert(selects<Selector, T, Index, Work>,
+                "this selector selects no values of this type: what keeps the largest values takes numbers only, and "
+                "every selector has validate(n), options(f) and a const member template operator()<Index>(work, x, "
+                "state, prepare), which returns an awaitable of a sparse_stream<T, Index>: see spar::selects");
+  return selects<Selector, T, Index, Work>;
+}
+
+} // namespace detail
+
 /// Calls the selector `by` on values in host memory, outside of collectives. Returns the selected entries, with memory
 /// of `memory`. Throws what the selector throws.
 template <index_type Index = std::uint32_t, class Selector, element T, class State = state_of<Selector>>
 sparse_stream<T, Index> select(const Selector& by, std::span<T> x, pool& memory, State&& now = {}) {
-  scheduler none_suspended(memory);
-  host_work work(none_suspended);
-  const selector::nothing_to_prepare prepare;
-  return by.template operator()<Index>(work, x, now, prepare).await_resume();
+  if constexpr (detail::expect_selector<Selector, T, Index, host_work>()) {
+    scheduler none_suspended(memory);
+    host_work work(none_suspended);
+    const selector::nothing_to_prepare prepare;
+    return by.template operator()<Index>(work, x, now, prepare).await_resume();
+  }
 }
 
 } // namespace spar

@@ -132,14 +132,6 @@ auto prepare_for(Net& net, Values&& values, Algorithm algorithm, Op op) {
   }
 }
 
-/// Whether `Algorithm` is a composition whose selector takes entries from dense values; false for every other
-/// algorithm.
-template <class Algorithm>
-inline constexpr bool selects_entries = false;
-template <class Selector, class Storage, class Topology, class Schedule>
-inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
-    composition<Selector, Storage, Topology, Schedule>::selects_entries;
-
 /// Copies the values `in` to the equally many values `out`, by way of `memory` if both have gaps.
 template <class In, class Out>
 void copy_values(const In& in, const Out& out, [[maybe_unused]] pool& memory) {
@@ -187,7 +179,7 @@ struct allreduce_forms {
     using composed_type = decltype(composed);
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
-    if constexpr (expect_element<T>()) {
+    if constexpr (expect_element<T>() && expect_selector_of<composed_type, Net, T>()) {
       static_assert(!reduction<Algorithm, T>, "the operation of an allreduce follows the algorithm: for example "
                                               "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
       static_assert(reduction<Op, T>,

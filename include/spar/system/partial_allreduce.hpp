@@ -64,13 +64,10 @@ struct with_state {
 
 template <class Algorithm>
 constexpr auto as_partial(Algorithm algorithm) {
-  if constexpr (part<Algorithm>) {
-    return as_partial(compose(algorithm));
-  } else if constexpr (selects_entries<Algorithm>) {
+  if constexpr (selects_entries<Algorithm>)
     return with_state<Algorithm>{std::move(algorithm)};
-  } else {
+  else
     return algorithm;
-  }
 }
 
 /// Whether `algorithm` can be called to reduce an `Argument`. The concept also accepts an algorithm that changes when
@@ -97,25 +94,28 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
   using argument = typename backlog::type::argument;
   using port_type = detail::port_type_of<Net>;
   port_type& net = detail::port_of(on);
-  auto composed = detail::as_partial(std::move(algorithm));
+  auto given = detail::as_algorithm(std::move(algorithm));
+  auto composed = detail::as_partial(std::move(given));
   using composed_type = decltype(composed);
   static_assert(
       participation<Participation>,
       "this type is not a participation: expected the type everyone, or a copyable type with a name, options(f), "
       "validate(P), and either initiates(rank, round, P) or both q and counter(round, P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation that reduces its values");
-  static_assert(
-      detail::reduces<composed_type, port_type, argument, Op>,
-      "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a sparse stream if "
-      "T is a stream");
-  who.validate(net.size());
-  return detail::or_abort(net, [&] {
-    detail::check_call<value, typename backlog::type::index_type>(net, composed, op, n);
-    const detail::partial_terms<composed_type, Participation> terms{&composed, &who, options.tau};
-    const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));
-    return partial<port_type, typename backlog::type, Participation, composed_type, Op>(
-        net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(composed), op, options);
-  });
+  if constexpr (detail::expect_selector_of<decltype(given), port_type, value, index>()) {
+    static_assert(
+        detail::reduces<composed_type, port_type, argument, Op>,
+        "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a sparse stream if "
+        "T is a stream");
+    who.validate(net.size());
+    return detail::or_abort(net, [&] {
+      detail::check_call<value, typename backlog::type::index_type>(net, composed, op, n);
+      const detail::partial_terms<composed_type, Participation> terms{&composed, &who, options.tau};
+      const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));
+      return partial<port_type, typename backlog::type, Participation, composed_type, Op>(
+          net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(composed), op, options);
+    });
+  }
 }
 
 } // namespace spar
