@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every number that a program passes is checked where it enters: for NaN, infinities and its range. An option that adds
-// a number to the library adds a row to a table of this test.
+// a number to the library adds a row to a table of this test, unless the parts in support/models.hpp have an option of
+// the same name.
+#include "support/models.hpp"
+
 #include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/optimizer/eager_step.hpp>
@@ -120,12 +123,6 @@ std::vector<real> all_reals() {
       {"bandwidth", [](double x) { build({.bandwidth = x}); }, bandwidths, no_bandwidth},
       {"latency", [](double x) { build({}, spar::tree_link{.latency = x}); }, durations, no_duration},
       {"bandwidth", [](double x) { build({}, spar::tree_link{.bandwidth = x}); }, bandwidths, no_bandwidth},
-      {"density", [](double x) { spar::selector::exact_topk{.k = 0, .density = x}.validate(9); }, {0, 1}, no_share},
-      {"density", [](double x) { spar::selector::gaussian{.k = 0, .density = x}.validate(9); }, {0, 1}, no_share},
-      {"density",
-       [](double x) { spar::selector::threshold_reuse{.k = 0, .density = x}.validate(9); },
-       {0, 1},
-       no_share},
       {"epsilon",
        [](double x) { spar::selector::threshold_reuse{.k = 1, .epsilon = x}.validate(9); },
        {0, 0.99},
@@ -170,6 +167,17 @@ std::vector<real> all_reals() {
        {3.9, 33, -8, infinite, -infinite}},
 #endif
   };
+  for_each_model(all_selectors, [&]<class Selector>(const model<Selector>&) {
+    if constexpr (requires(Selector by) { by.density; }) {
+      const auto pass = [](double x) {
+        Selector by;
+        by.k = 0;
+        by.density = x;
+        by.validate(9);
+      };
+      all.push_back({"density", pass, {0, 1}, no_share});
+    }
+  });
   using parameter = double spar::network_model::*;
   const std::pair<const char*, parameter> parameters[] = {
       {"alpha", &spar::network_model::alpha},
@@ -217,9 +225,21 @@ struct whole {
   std::vector<int> invalid;
 };
 
+/// How to pass a number that `set` writes to a part.
+template <class Part, class Set>
+auto passes(Set set) {
+  return [set](int x) {
+    Part part;
+    if constexpr (requires { part.k; }) part.k = 1;
+    if constexpr (requires { part.bucket; }) part.bucket = 9;
+    set(part, static_cast<std::uint64_t>(x)); // -1 becomes the largest number
+    part.validate(9);
+  };
+}
+
 TEST(bad_numbers, whole_numbers_out_of_range_are_refused_where_they_enter) {
   const auto count = [](int x) { return static_cast<std::uint64_t>(x); }; // -1 becomes the largest number
-  const whole all[] = {
+  std::vector<whole> all = {
       {"size", [](int x) { spar::thread_group(x, {}); }, {1, 2}, {0, -1}},
       {"size", [](int x) { spar::simulator(x, {}); }, {1, 2}, {0, -1}},
       {"rank", [](int x) { (void)spar::thread_group(2).rank(x); }, {0, 1}, {-1, 2}},
@@ -235,22 +255,9 @@ TEST(bad_numbers, whole_numbers_out_of_range_are_refused_where_they_enter) {
        },
        {0},
        {-1, 1}},
-      {"k", [&](int x) { spar::selector::exact_topk{.k = count(x)}.validate(9); }, {0, 9}, {-1, 10}},
-      {"k", [&](int x) { spar::selector::gaussian{.k = count(x)}.validate(9); }, {0, 9}, {-1, 10}},
-      {"k", [&](int x) { spar::selector::threshold_reuse{.k = count(x)}.validate(9); }, {0, 9}, {-1, 10}},
-      {"k", [&](int x) { spar::selector::bucket_topk{.k = count(x), .bucket = 9}.validate(9); }, {0, 9}, {-1, 10}},
       {"buckets", [&](int x) { spar::selector::bucket_topk{.k = 0, .bucket = count(x)}.validate(9); }, {1, 99}, {0}},
-      {"threads", [](int x) { spar::selector::exact_topk{.k = 1, .threads = x}.validate(9); }, {1, 256}, {0, -1, 257}},
-      {"threads",
-       [](int x) { spar::selector::threshold_reuse{.k = 1, .threads = x}.validate(9); },
-       {1, 256},
-       {0, -1, 257}},
       {"period", [&](int x) { spar::selector::threshold_reuse{.k = 1, .period = count(x)}.validate(9); }, {1, 9}, {0}},
-      {"piece", [&](int x) { spar::recursive_doubling{.piece = count(x)}.validate(9); }, {1, 9}, {0}},
-      {"piece", [&](int x) { spar::ring{.piece = count(x)}.validate(9); }, {1, 9}, {0}},
       {"parts", [&](int x) { spar::recursive_doubling{.parts = count(x)}.validate(9); }, {1, 8}, {0, -1, 9}},
-      {"tau", [&](int x) { spar::balanced_owners{.tau = count(x)}.validate(9); }, {1, -1}, {0}},
-      {"tau", [&](int x) { spar::pruned_owners{.tau = count(x)}.validate(9); }, {1, -1}, {0}},
       {"tau", [&](int x) { spar::cheapest_owners{.tau = count(x)}.validate(9); }, {1, -1}, {0}},
       {"quorum", [](int x) { spar::quorum{.q = x}.validate(4); }, {1, 4}, {0, -1, 5}},
       {"bucket_bytes",
@@ -269,6 +276,20 @@ TEST(bad_numbers, whole_numbers_out_of_range_are_refused_where_they_enter) {
        {0, -1, 257}},
 #endif
   };
+  for_each_model(all_selectors, [&]<class Selector>(const model<Selector>&) {
+    if constexpr (requires(Selector by) { by.k; })
+      all.push_back({"k", passes<Selector>([](Selector& by, std::uint64_t k) { by.k = k; }), {0, 9}, {-1, 10}});
+    if constexpr (requires(Selector by) { by.threads; }) {
+      const auto set = [](Selector& by, std::uint64_t threads) { by.threads = static_cast<int>(threads); };
+      all.push_back({"threads", passes<Selector>(set), {1, 256}, {0, -1, 257}});
+    }
+  });
+  for_each_model(all_schedules, [&]<class Schedule>(const model<Schedule>&) {
+    if constexpr (requires(Schedule by) { by.piece; })
+      all.push_back({"piece", passes<Schedule>([](Schedule& by, std::uint64_t n) { by.piece = n; }), {1, 9}, {0}});
+    if constexpr (requires(Schedule by) { by.tau; })
+      all.push_back({"tau", passes<Schedule>([](Schedule& by, std::uint64_t tau) { by.tau = tau; }), {1, -1}, {0}});
+  });
   for (const whole& number : all) {
     SCOPED_TRACE(number.name);
     for (const int x : number.valid) EXPECT_EQ(refusal([&] { number.pass(x); }), std::nullopt) << x;
@@ -284,7 +305,9 @@ TEST(bad_numbers, whole_numbers_out_of_range_are_refused_where_they_enter) {
 /// A selector whose k and density nobody has set would select nothing for ever.
 TEST(bad_numbers, a_k_that_is_not_set_is_refused_and_k_0_selects_nothing) {
   using namespace spar::selector;
-  const auto refused = [](const auto& select, const auto& with_0, std::uint64_t n) {
+  const auto refused = []<class Selector>(const Selector& select, std::uint64_t n) {
+    Selector with_0;
+    with_0.k = 0;
     const auto why = refusal([&] { select.validate(n); });
     ASSERT_TRUE(why.has_value()) << select.name;
     EXPECT_NE(why->find("k"), std::string::npos) << *why;
@@ -294,10 +317,9 @@ TEST(bad_numbers, a_k_that_is_not_set_is_refused_and_k_0_selects_nothing) {
     EXPECT_EQ(spar::description_of(select), spar::description_of(with_0)); // ranks compare what they do
   };
   for (const std::uint64_t n : {0U, 1U, 1000U}) {
-    refused(exact_topk{}, exact_topk{.k = 0}, n);
-    refused(gaussian{}, gaussian{.k = 0}, n);
-    refused(threshold_reuse{}, threshold_reuse{.k = 0}, n);
-    refused(bucket_topk{}, bucket_topk{.k = 0}, n);
+    for_each_model(all_selectors, [&]<class Selector>(const model<Selector>&) {
+      if constexpr (requires(Selector by) { by.k; }) refused(Selector{}, n);
+    });
   }
   EXPECT_EQ(refusal([] { exact_topk{.density = 0.5}.validate(4); }), std::nullopt);
   EXPECT_EQ(refusal([] { exact_topk{.k = 0, .density = 0.5}.validate(4); }), std::nullopt);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Values of a user's own type, through every selector, storage and schedule: the sum is right where the parts copy
 // values, and parts that rank or round values refuse the type before anything is compiled of them.
-#include "product/models.hpp"
+#include "support/models.hpp"
 
 #include <spar/spar.hpp>
 #include <spar/storage/coded.hpp>
@@ -90,29 +90,27 @@ void check_every_schedule(const Storages& storages, const Selectors& selectors) 
       }
     }
   };
-  const auto each = [](const auto& models, const auto& f) {
-    std::apply([&](const auto&... model) { (f(model), ...); }, models);
-  };
-  each(selectors, [&](const auto& select) {
-    each(storages,
-         [&](const auto& store) { each(product_schedules, [&](const auto& by) { check(select, store, by); }); });
+  for_each_model(selectors, [&](const auto& select) {
+    for_each_model(storages, [&](const auto& store) {
+      for_each_model(all_schedules, [&](const auto& by) { check(select, store, by); });
+    });
   });
   EXPECT_GT(checked, 0);
 }
 
-constexpr auto copying_selectors = std::tuple{std::get<0>(product_selectors), std::get<1>(product_selectors)};
+constexpr auto copying_selectors = std::tuple{std::get<0>(all_selectors), std::get<1>(all_selectors)};
 constexpr auto coded_storages = std::tuple{named_model("coded", spar::storage::coded<>{}),
                                            named_model("coded<7>", spar::storage::coded<7>{.fast = true})};
 
-TEST(own_type, coded_streams) { check_every_schedule(coded_storages, std::tuple{std::get<0>(product_selectors)}); }
+TEST(own_type, coded_streams) { check_every_schedule(coded_storages, std::tuple{std::get<0>(all_selectors)}); }
 #if SPAR_ALL_CASES
 TEST(own_type, coded_streams_of_selected_values) { check_every_schedule(coded_storages, copying_selectors); }
-TEST(own_type, exact_storages) { check_every_schedule(exact_storages, product_selectors); }
+TEST(own_type, exact_storages) { check_every_schedule(exact_storages, all_selectors); }
 TEST(own_type, storages_that_round) {
   check_every_schedule(short_storages, copying_selectors);
   check_every_schedule(quantised_storages, copying_selectors);
 }
-TEST(own_type, selectors_that_rank) { check_every_schedule(coded_storages, product_selectors); }
+TEST(own_type, selectors_that_rank) { check_every_schedule(coded_storages, all_selectors); }
 #endif
 
 /// With error feedback: nothing is left over, because all values are selected, and storages copy them.

@@ -7,8 +7,8 @@
 namespace spar_test {
 namespace {
 
-TEST(product_of_exact_storages, over_a_flat_network) { check_flat(exact_storages, chosen(product_selectors)); }
-TEST(product_of_exact_storages, over_a_tree) { check_tree(exact_storages, chosen(product_selectors)); }
+TEST(product_of_exact_storages, over_a_flat_network) { check_flat(exact_storages, chosen(all_selectors)); }
+TEST(product_of_exact_storages, over_a_tree) { check_tree(exact_storages, chosen(all_selectors)); }
 
 } // namespace
 } // namespace spar_test

@@ -7,8 +7,8 @@
 namespace spar_test {
 namespace {
 
-TEST(product_of_quantised_storages, over_a_flat_network) { check_flat(quantised_storages, chosen(product_selectors)); }
-TEST(product_of_quantised_storages, over_a_tree) { check_tree(quantised_storages, chosen(product_selectors)); }
+TEST(product_of_quantised_storages, over_a_flat_network) { check_flat(quantised_storages, chosen(all_selectors)); }
+TEST(product_of_quantised_storages, over_a_tree) { check_tree(quantised_storages, chosen(all_selectors)); }
 
 } // namespace
 } // namespace spar_test

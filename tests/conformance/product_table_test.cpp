@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Checks that the table of compositions in docs/guide/composing.md is the one that follows from the lists of models,
 // and that most combinations work. With SPAR_WRITE_TABLE in the environment the test writes the table instead.
-#include "product/models.hpp"
+#include "support/models.hpp"
 #include "support/varint.hpp"
 
 #include <spar/storage/coded.hpp>
@@ -25,17 +25,12 @@ namespace spar_test {
 namespace {
 
 #ifdef SPAR_HAS_ZFP
-constexpr auto all_storages = std::tuple_cat(exact_storages, short_storages, zfp_storages, quantised_storages);
+constexpr const auto& columns = all_storages;
 #else
-constexpr auto all_storages =
+constexpr auto columns =
     std::tuple_cat(exact_storages, short_storages, std::tuple{named_model("zfp", spar::storage::as_half{})},
                    quantised_storages); // all block codecs have the same verdicts
 #endif
-
-template <class Models, class F>
-void for_each_of(const Models& models, F&& f) {
-  std::apply([&](const auto&... each) { (f(each), ...); }, models);
-}
 
 struct table {
   std::string text{};
@@ -70,7 +65,7 @@ void look(table& made, entry& at) {
 template <class Schedule, class Storage>
 entry entry_of(table& made) {
   entry at;
-  for_each_of(product_selectors, [&]<class Selector>(const model<Selector>&) {
+  for_each_model(all_selectors, [&]<class Selector>(const model<Selector>&) {
     look<Selector, Storage, spar::flat, Schedule>(made, at);
     look<Selector, Storage, spar::on_tree, Schedule>(made, at);
   });
@@ -81,15 +76,15 @@ table make_table() {
   table made;
   std::string& out = made.text;
   out += "| Schedule |";
-  for_each_of(all_storages, [&]<class Storage>(const model<Storage>& store) {
+  for_each_model(columns, [&]<class Storage>(const model<Storage>& store) {
     out += " `" + std::string(store.name) + (std::is_same_v<Storage, spar::storage::coo> ? "`, `coded` |" : "` |");
   });
   out += "\n|---|";
-  for_each_of(all_storages, [&](const auto&) { out += "---|"; });
+  for_each_model(columns, [&](const auto&) { out += "---|"; });
   out += "\n";
-  for_each_of(product_schedules, [&]<class Schedule>(const model<Schedule>& by) {
+  for_each_model(all_schedules, [&]<class Schedule>(const model<Schedule>& by) {
     out += "| `" + std::string(by.name) + "` |";
-    for_each_of(all_storages, [&]<class Storage>(const model<Storage>&) {
+    for_each_model(columns, [&]<class Storage>(const model<Storage>&) {
       const entry at = entry_of<Schedule, Storage>(made);
       out += at.against.empty() ? " all" : at.works > 0 ? " some" : " none";
       for (const std::string& number : at.against) out += " (" + number + ")";
@@ -146,7 +141,7 @@ TEST(product_table, stands_in_the_documentation) {
 
 TEST(product_table, has_one_column_for_stream_codecs) {
   table made;
-  for_each_of(product_schedules, [&]<class Schedule>(const model<Schedule>& by) {
+  for_each_model(all_schedules, [&]<class Schedule>(const model<Schedule>& by) {
     const entry plain = entry_of<Schedule, spar::storage::coo>(made);
     const entry exact = entry_of<Schedule, spar::storage::coded<>>(made);
     EXPECT_EQ(plain.works, exact.works) << by.name;

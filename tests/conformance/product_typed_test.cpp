@@ -6,10 +6,10 @@
 namespace spar_test {
 namespace {
 
-TEST(product_of_exact_storages, over_a_flat_network) { check_flat(exact_storages, product_selectors); }
-TEST(product_of_exact_storages, over_a_tree) { check_tree(exact_storages, product_selectors); }
-TEST(product_of_quantised_storages, over_a_flat_network) { check_flat(quantised_storages, product_selectors); }
-TEST(product_of_quantised_storages, over_a_tree) { check_tree(quantised_storages, product_selectors); }
+TEST(product_of_exact_storages, over_a_flat_network) { check_flat(exact_storages, all_selectors); }
+TEST(product_of_exact_storages, over_a_tree) { check_tree(exact_storages, all_selectors); }
+TEST(product_of_quantised_storages, over_a_flat_network) { check_flat(quantised_storages, all_selectors); }
+TEST(product_of_quantised_storages, over_a_tree) { check_tree(quantised_storages, all_selectors); }
 
 } // namespace
 } // namespace spar_test

@@ -5,8 +5,8 @@
 namespace spar_test {
 namespace {
 
-TEST(product_of_zfp_storages, over_a_flat_network) { check_flat(zfp_storages, product_selectors); }
-TEST(product_of_zfp_storages, over_a_tree) { check_tree(zfp_storages, product_selectors); }
+TEST(product_of_zfp_storages, over_a_flat_network) { check_flat(zfp_storages, all_selectors); }
+TEST(product_of_zfp_storages, over_a_tree) { check_tree(zfp_storages, all_selectors); }
 
 } // namespace
 } // namespace spar_test

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every member of the class templates that need no communicator, and every function template for their objects.
+#include "../support/models.hpp"
+
 #include <spar/collective/partial/participation.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/row.hpp>
 #include <spar/core/util/checked_cast.hpp>
-#include <spar/selector/bucket_topk.hpp>
-#include <spar/selector/everything.hpp>
-#include <spar/selector/exact_topk.hpp>
-#include <spar/selector/gaussian.hpp>
-#include <spar/selector/nonzeros.hpp>
 #include <spar/selector/selector.hpp>
-#include <spar/selector/threshold_reuse.hpp>
 #include <spar/spar.hpp>
-#include <spar/storage/codec.hpp>
-#include <spar/storage/coded.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/keep_largest.hpp>
 #include <spar/storage/merge.hpp>
@@ -50,7 +44,7 @@ template class spar::incoming<spar::storage::coded<>, float, std::uint32_t>;
 namespace every_member {
 
 namespace store = spar::storage;
-namespace select = spar::selector;
+using spar_test::for_each_model, spar_test::model;
 using index = std::uint32_t;
 
 template <class T, class Op>
@@ -83,10 +77,10 @@ double encode(const Codec& codec, std::span<T> values, std::vector<std::byte>& b
 
 template <class T>
 double encode_all(std::span<T> x, std::vector<std::byte>& bytes) {
-  return encode<T>(store::qsgd<2>{}, x, bytes) + encode<T>(store::qsgd<4>{}, x, bytes) +
-         encode<T>(store::qsgd<8>{}, x, bytes) + encode<T>(store::as_half{}, x, bytes) +
-         encode<T>(store::as_bfloat16{}, x, bytes) + encode<T>(store::dense{}, x, bytes) +
-         encode<T>(store::zfp{}, x, bytes) + encode<T>(store::named_codec("none"), x, bytes);
+  double all = encode<T>(store::qsgd<2>{}, x, bytes) + encode<T>(store::qsgd<4>{}, x, bytes) +
+               encode<T>(store::zfp{}, x, bytes) + encode<T>(store::named_codec("none"), x, bytes);
+  for_each_model(spar_test::block_codecs, [&](const auto& codec) { all += encode<T>(codec.part, x, bytes); });
+  return all;
 }
 template double encode_all(std::span<float>, std::vector<std::byte>&);
 template double encode_all(std::span<double>, std::vector<std::byte>&);
@@ -95,12 +89,15 @@ template double encode_all(std::span<double>, std::vector<std::byte>&);
 template <class T>
 double bounds(spar::rank_t ranks, double largest) {
   const auto codec = spar::codec_for<T>(0.1, ranks, 1000);
-  return spar::error_bound<T>(spar::compose(codec, spar::ring{}), ranks, largest) +
-         spar::error_bound<T>(spar::compose(codec, spar::recursive_doubling{}), ranks, largest) +
-         spar::error_bound<T>(spar::sparcml{}, ranks, largest) +
-         spar::error_bound<T>(spar::rabenseifner{}, ranks, largest) +
-         spar::error_bound<T>(spar::gather_and_merge{}, ranks, largest) +
-         spar::error_bound<T>(spar::compose(store::coded<7>{}, spar::split_allgather{}), ranks, largest);
+  double all = spar::error_bound<T>(spar::compose(codec, spar::ring{}), ranks, largest) +
+               spar::error_bound<T>(spar::compose(codec, spar::recursive_doubling{}), ranks, largest) +
+               spar::error_bound<T>(spar::sparcml{}, ranks, largest) +
+               spar::error_bound<T>(spar::compose(store::coded<7>{}, spar::split_allgather{}), ranks, largest);
+  for_each_model(spar_test::all_schedules, [&]<class Schedule>(const model<Schedule>& by) {
+    if constexpr (spar::bounded_schedule<Schedule> && !spar_test::keeps_k<Schedule>)
+      all += spar::error_bound<T>(by.part, ranks, largest);
+  });
+  return all;
 }
 template double bounds<float>(spar::rank_t, double);
 template double bounds<double>(spar::rank_t, double);
@@ -123,27 +120,28 @@ double bounds() {
          spar::error_bound(spar::compose(store::then<store::coo, store::qsgd<4>>{}, spar::dsar_split{}), 4, 1.0);
 }
 
-template double encode_stream(const store::coo&, spar::coo_span<float, index>, std::vector<std::byte>&,
-                              spar::entry_room<float, index>);
-template double encode_stream(const store::coded<>&, spar::coo_span<float, index>, std::vector<std::byte>&,
-                              spar::entry_room<float, index>);
-template double encode_stream(const store::coded<7>&, spar::coo_span<double, index>, std::vector<std::byte>&,
-                              spar::entry_room<double, index>);
+template <class T>
+double encode_streams(spar::coo_span<T, index> entries, std::vector<std::byte>& bytes,
+                      spar::entry_room<T, index> room) {
+  double all = 0;
+  for_each_model(spar_test::stream_codecs,
+                 [&](const auto& codec) { all += encode_stream<T>(codec.part, entries, bytes, room); });
+  return all;
+}
+template double encode_streams(spar::coo_span<float, index>, std::vector<std::byte>&, spar::entry_room<float, index>);
+template double encode_streams(spar::coo_span<double, index>, std::vector<std::byte>&, spar::entry_room<double, index>);
 
 /// Each selector.
 template <class T>
 std::uint64_t select_by_each(std::span<T> x, spar::pool& memory) {
   std::uint64_t count = 0;
-  const auto by = [&](const auto& selector) {
-    spar::state_of<std::remove_cvref_t<decltype(selector)>> state{};
-    auto selected = spar::select<index>(selector, x, memory, state);
-    count += spar::keep_largest(selected, 3, memory).count();
-  };
-  by(select::nonzeros{});
-  by(select::exact_topk{.k = 5});
-  by(select::bucket_topk{.k = 5});
-  by(select::gaussian{.density = 0.1});
-  by(select::threshold_reuse{.k = 5});
+  for_each_model(spar_test::all_selectors, [&]<class Selector>(const model<Selector>& by) {
+    if constexpr (!std::is_same_v<Selector, spar::everything>) {
+      spar::state_of<Selector> state{};
+      auto selected = spar::select<index>(by.part, x, memory, state);
+      count += spar::keep_largest(selected, 3, memory).count();
+    }
+  });
   return count;
 }
 template std::uint64_t select_by_each(std::span<float>, spar::pool&);
@@ -209,9 +207,11 @@ std::string about(const Policy& policy) {
 }
 
 std::string about_all() {
-  return about(spar::ring{}) + about(spar::rabenseifner{}) + about(spar::recursive_doubling{}) + about(spar::flat{}) +
-         about(spar::sparcml{}) + about(spar::everyone{}) + about(spar::solo{}) + about(spar::majority{}) +
-         about(spar::quorum{}) + about(select::nonzeros{}) + about(select::everything{}) + about(store::coded<>{});
+  std::string all = about(spar::flat{}) + about(spar::sparcml{}) + about(spar::everyone{}) + about(spar::solo{}) +
+                    about(spar::majority{}) + about(spar::quorum{}) + about(store::coded<>{});
+  for_each_model(spar_test::all_schedules, [&](const auto& by) { all += about(by.part); });
+  for_each_model(spar_test::all_selectors, [&](const auto& by) { all += about(by.part); });
+  return all;
 }
 
 } // namespace every_member

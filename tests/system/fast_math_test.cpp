@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The rules on NaN and infinities, in a program that is compiled with -ffast-math, whose own comparisons cannot see
 // such values: the test makes them from bits, and looks at bits.
+#include "support/models.hpp"
+
 #include <spar/sim.hpp>
-#include <spar/spar.hpp>
-#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -109,7 +110,7 @@ TEST(fast_math, reject_nan_rejects) {
 
 /// Reduces values of which one rank's at index 3 is NaN and at index 5 is infinite.
 template <class T, class Composition>
-void expect_kept(const Composition& by, const char* what) {
+void expect_kept(const Composition& by, std::string_view what) {
   SCOPED_TRACE(what);
   spar::thread_group group(3);
   group.run([&](spar::threads& net) {
@@ -122,14 +123,16 @@ void expect_kept(const Composition& by, const char* what) {
 }
 template <class T>
 void check_storages_and_selectors() {
-  using namespace spar::storage;
-  expect_kept<T>(spar::compose(qsgd<4>{.bucket = 8}, spar::ring{}), "qsgd");
-  expect_kept<T>(spar::compose(as_bfloat16{}, spar::ring{}), "bfloat16");
-  expect_kept<T>(spar::compose(as_half{}, spar::ring{}), "half");
-  expect_kept<T>(spar::compose(spar::selector::nonzeros{}, coded<7>{}, spar::dsar_split{}), "nonzeros, coded");
-  expect_kept<T>(spar::compose(spar::selector::exact_topk{.k = 2}, spar::ssar_split{}), "exact_topk");
-  expect_kept<T>(spar::compose(spar::selector::bucket_topk{.k = 2, .bucket = 64}, spar::ssar_split{}), "bucket_topk");
-  expect_kept<T>(spar::compose(spar::selector::gaussian{.density = 0.1}, spar::ssar_split{}), "gaussian");
+  using namespace spar_test;
+  expect_kept<T>(spar::compose(spar::storage::qsgd<4>{.bucket = 8}, spar::ring{}), "qsgd");
+  for_each_model(block_codecs,
+                 [](const auto& store) { expect_kept<T>(spar::compose(store.part, spar::ring{}), store.name); });
+  for_each_model(stream_codecs, [](const auto& store) {
+    expect_kept<T>(spar::compose(spar::selector::nonzeros{}, store.part, spar::dsar_split{}), store.name);
+  });
+  for_each_model(all_selectors, [](const auto& select) {
+    expect_kept<T>(spar::compose(select.part, spar::ssar_split{}), select.name);
+  });
 }
 TEST(fast_math, storages_and_selectors_keep_nan_and_infinities) {
   check_storages_and_selectors<float>();

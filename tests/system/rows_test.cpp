@@ -2,10 +2,10 @@
 // Rows: sums, selections and residuals of rows are those of an independent reference on plain values, rows of one value
 // behave like plain values, and ranks with other rows end with an error that names both.
 #include "support/collectives.hpp"
+#include "support/models.hpp"
 #include "support/ranks.hpp"
 
 #include <spar/spar.hpp>
-#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -325,8 +325,10 @@ TEST(rows, that_are_not_selected_stay_in_the_residual) {
       spar::compose(spar::selector::exact_topk{.k = 50}, spar::storage::coded<4>{}, spar::recursive_doubling{}), 1e-3);
   expect_nothing_lost<3>(
       spar::compose(spar::selector::exact_topk{.k = 50}, spar::storage::coded<4>{}, spar::gather_and_merge{}), 1e-3);
-  expect_nothing_lost<2>(
-      spar::compose(spar::selector::bucket_topk{.k = 5, .bucket = 50}, spar::storage::coo{}, spar::quantile_owners{}));
+  for_each_model(all_selectors, [&]<class Selector>(const model<Selector>& by) {
+    if constexpr (spar::selects<Selector, spar::row<float, 2>, std::uint32_t> && spar::selector_with_bounds<Selector>)
+      expect_nothing_lost<2>(spar::compose(by.part, spar::storage::coo{}, spar::quantile_owners{}));
+  });
 #endif
 }
 

@@ -3,7 +3,7 @@
 // half the time of compositions with each selector.
 #pragma once
 
-#include "models.hpp"
+#include "support/models.hpp"
 
 #include <concepts>
 #include <cstdint>
@@ -77,9 +77,19 @@ struct chosen_selector {
   }();
 };
 
-/// The selectors of `product_selectors` that have bounds.
-using bounded_selector = chosen_selector<spar::selector::exact_topk, spar::selector::bucket_topk,
-                                         spar::selector::threshold_reuse, spar::selector::gaussian>;
+namespace detail {
+
+struct has_bounds {
+  template <class Selector>
+  static constexpr bool value = spar::selector_with_bounds<Selector>;
+};
+template <class... Selectors>
+chosen_selector<Selectors...> choice_of(const std::tuple<model<Selectors>...>&);
+
+} // namespace detail
+
+/// One of those in `all_selectors` that have bounds.
+using bounded_selector = decltype(detail::choice_of(models_that(detail::has_bounds{}, all_selectors)));
 
 /// These models, of which those that have bounds are bounded_selectors.
 template <class... Selectors>

@@ -2,7 +2,7 @@
 // Tests every meaningful composition of the library's models against sums that are computed without the library.
 #pragma once
 
-#include "models.hpp"
+#include "support/models.hpp"
 #include "support/ranks.hpp"
 #include "topology/random_tree.hpp"
 
@@ -23,6 +23,8 @@
 #include <vector>
 
 namespace spar_test {
+
+inline constexpr std::size_t product_dimension = 1200;
 
 using product_net = spar::sim;
 using product_sum = spar::selected_sum<float, std::uint32_t>;
@@ -238,18 +240,12 @@ product_cell cell_of(std::string name, const Composition& reduce) {
   return cell;
 }
 
-/// Calls `f(model)` for each model of a list.
-template <class Models, class F>
-void for_each_model(const Models& models, F&& f) {
-  std::apply([&](const auto&... each) { (f(each), ...); }, models);
-}
-
 /// All meaningful compositions with these storages over a topology.
 template <class Storages, class Topology, class Selectors>
 std::vector<product_cell> cells_over(const Storages& storages, const Topology& over, const Selectors& selectors) {
   std::vector<product_cell> cells;
   for_each_model(storages, [&](const auto& store) {
-    for_each_model(product_schedules, [&](const auto& by) {
+    for_each_model(all_schedules, [&](const auto& by) {
       for_each_model(selectors, [&](const auto& select) {
         using verdict =
             spar::verdict_of<std::remove_cvref_t<decltype(select.part)>, std::remove_cvref_t<decltype(store.part)>,

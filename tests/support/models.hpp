@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The library's models of each slot of a composition. The tests of all compositions iterate over these lists, and the
-// table in docs/guide/composing.md is made of them.
+// The library's models of each slot of a composition. Tests of all selectors, storages or schedules iterate over these
+// lists, and the table in docs/guide/composing.md is made of them.
 #pragma once
 
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/codec.hpp>
+#include <spar/storage/coded.hpp>
 #include <spar/tree.hpp>
 #ifdef SPAR_HAS_ZFP
 #include <spar/storage/zfp.hpp>
@@ -28,9 +29,25 @@ constexpr model<Part> named_model(std::string_view name, Part part) {
   return {name, std::move(part)};
 }
 
-inline constexpr std::size_t product_dimension = 1200;
+/// Calls `f(model)` for each model of a list.
+template <class Models, class F>
+constexpr void for_each_model(const Models& models, F&& f) {
+  std::apply([&](const auto&... each) { (f(each), ...); }, models);
+}
 
-inline constexpr auto product_selectors = std::tuple{
+/// The models of a list for which `Keeps::value<Part>`.
+template <class Keeps, class Models>
+constexpr auto models_that(Keeps, const Models& models) {
+  const auto one_or_none = []<class Part>(const model<Part>& of) {
+    if constexpr (Keeps::template value<Part>)
+      return std::tuple{of};
+    else
+      return std::tuple{};
+  };
+  return std::apply([&](const auto&... each) { return std::tuple_cat(one_or_none(each)...); }, models);
+}
+
+inline constexpr auto all_selectors = std::tuple{
     named_model("everything", spar::everything{}),
     named_model("nonzeros", spar::selector::nonzeros{}),
     named_model("exact_topk", spar::selector::exact_topk{.density = 0.05}),
@@ -56,9 +73,23 @@ inline constexpr auto quantised_storages = std::tuple{
 inline constexpr auto zfp_storages = std::tuple{
     named_model("zfp", spar::storage::zfp{.rate = 16}),
 };
+#else
+inline constexpr std::tuple zfp_storages{};
 #endif
+inline constexpr auto all_storages = std::tuple_cat(exact_storages, short_storages, zfp_storages, quantised_storages);
 
-inline constexpr auto product_schedules = std::tuple{
+inline constexpr auto stream_codecs = std::tuple{
+    named_model("coo", spar::storage::coo{}),
+    named_model("coded", spar::storage::coded<>{}),
+    named_model("coded<7>", spar::storage::coded<7>{}),
+};
+struct encodes_blocks {
+  template <class Storage>
+  static constexpr bool value = spar::block_codec<Storage, float>;
+};
+inline constexpr auto block_codecs = models_that(encodes_blocks{}, all_storages);
+
+inline constexpr auto all_schedules = std::tuple{
     named_model("cheapest", spar::cheapest{}),
     named_model("recursive_doubling", spar::recursive_doubling{}),
     named_model("rabenseifner", spar::rabenseifner{}),
