@@ -48,6 +48,11 @@ void f(spar::threads& net, std::vector<float>& x, std::vector<double>& y, std::v
   spar::reduce_scatter(net, x, spar::bounded_ownership{bounds});
 #elif defined(OTHER)
   spar::allgather(net, y, spar::ring{});
+#elif defined(ROOTED)
+  spar::reduce(net, x, 0, spar::ring_reduce_scatter{});
+  (void)spar::start_reduce(net, stream, 0, spar::split_reduce_scatter{});
+  (void)spar::broadcast(net, stream, 0, spar::bruck_allgather{});
+  spar::broadcast(net, y, 0, spar::binomial_reduce{});
 #elif defined(WHOLE)
   (void)spar::start_reduce_scatter(net, x, spar::ring{});
   spar::reduce_scatter(net, y, spar::sparcml{});

@@ -61,11 +61,8 @@ struct with_argument {
     algorithm.template validate<T>(n, ranks, op);
   }
   template <transport Net, class X, class... Op>
+    requires std::invocable<const Algorithm&, channel<Net>, X, Argument, Op...>
   auto operator()(channel<Net> net, X x, Op... op) const& {
-    static_assert(
-        requires { algorithm(net, x, argument, op...); },
-        "this algorithm takes no root or no owners: it must be callable as algorithm(channel<Net>, values, "
-        "rank_t or ownership, Op...)");
     return algorithm(net, x, argument, op...);
   }
 };
@@ -96,7 +93,8 @@ template <class Algorithm, class Net, class X, class Op>
 constexpr bool expect_algorithm() {
   static_assert(can_call<Algorithm, Net, X, Op>,
                 "this algorithm is for another collective, or the operation does not fit the values: see the comments "
-                "of the function, and spar::reduction");
+                "of the function, and spar::reduction; an algorithm with a root or with owners must be callable as "
+                "algorithm(channel<Net>, values, rank_t or ownership, Op...)");
   return can_call<Algorithm, Net, X, Op>;
 }
 

@@ -17,6 +17,13 @@
 
 namespace spar {
 
+/// An ownership: divides [0, n) into contiguous blocks, and `owner[block]` returns the indices of a block. Rejects the
+/// rank of a root, which stands in the same place among the arguments of an algorithm.
+template <class Ownership>
+concept owns_blocks = requires(const Ownership& owner, rank_t block) {
+  { owner[block] } -> std::same_as<index_range>;
+};
+
 /// Divides [0, n) into `blocks` contiguous blocks whose sizes differ by at most one; the larger blocks come first.
 struct uniform_ownership {
   std::uint64_t n = 0; ///< the number of indices

@@ -34,7 +34,7 @@ struct ring_reduce_scatter : algorithm_defaults {
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     return (*this)(net, x, uniform_ownership{x.size(), net.size()}, op);
   }
-  template <transport Net, element T, class Ownership, reduction<T> Op>
+  template <transport Net, element T, owns_blocks Ownership, reduction<T> Op>
   task<void> operator()(channel<Net> net, std::span<T> x, Ownership owner, Op op) const& {
     const rank_t p = net.size();
     const rank_t right = (net.rank() + 1) % p;
@@ -64,7 +64,8 @@ struct ring_reduce_scatter : algorithm_defaults {
                                            residual_view<T> residual = {}) const& {
     return (*this)(net, mine, uniform_ownership{mine.dimension(), net.size()}, op, store, residual);
   }
-  template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
+  template <transport Net, element T, index_type Index, owns_blocks Ownership, reduction<T> Op,
+            class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
                                            Storage store = {}, residual_view<T> residual = {}) const& {

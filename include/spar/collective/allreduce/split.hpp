@@ -176,7 +176,8 @@ struct split_reduce_scatter : algorithm_defaults {
                                            residual_view<T> residual = {}) const& {
     return (*this)(net, mine, uniform_ownership{mine.dimension(), net.size()}, op, store, residual);
   }
-  template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo>
+  template <transport Net, element T, index_type Index, owns_blocks Ownership, reduction<T> Op,
+            class Storage = storage::coo>
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
                                            Storage store = {}, residual_view<T> residual = {}) const& {

@@ -12,6 +12,7 @@
 #include <spar/topology/ownership.hpp>
 #include <spar/workspace/workspace.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -102,10 +103,10 @@ struct bruck_allgather : algorithm_defaults {
 
   /// Returns the streams of all ranks on every rank, without merging them. If `owned` is true, the indices of rank r
   /// must lie in block r (see uniform_ownership). Adds the rounding errors of the encoding of this rank's stream to
-  /// `residual`, unless `residual` is empty.
-  template <transport Net, element T, index_type Index, class Storage = storage::coo>
+  /// `residual`, unless `residual` is empty. Rejects an `owned` that is no bool, such as the rank of a root.
+  template <transport Net, element T, index_type Index, class Storage = storage::coo, std::same_as<bool> Owned = bool>
     requires storage_policy<Storage, T, Index>
-  task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, bool owned = false,
+  task<gathered<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Owned owned = false,
                                       Storage store = {}, residual_view<T> residual = {}) const& {
     gathered<T, Index> parts(mine, static_cast<std::size_t>(net.size()), net.work());
     co_await streams(net, parts, owned, storage::streams_of(store), residual);
