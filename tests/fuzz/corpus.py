@@ -215,6 +215,18 @@ def codecs():
         yield f"kind_{kind}", struct.pack("<BH", kind, 70 + kind) + bytes(range(0, 256, 5)) * 12
 
 
+def packeds():
+    for wide in range(2):
+        row = bytes(range(16))
+        yield f"widths_{wide}", struct.pack("<BBH", wide, 32, 300) + bytes([3, 0, 1]) + row * 4
+        yield f"one_row_{wide}", struct.pack("<BBH", wide, 64, 2) + bytes([9]) + row
+        yield f"nothing_{wide}", struct.pack("<BBH", wide, 0, 0)
+        yield f"zeros_{wide}", struct.pack("<BBH", wide, 0, 600) + bytes(5)
+        yield f"bad_width_{wide}", struct.pack("<BBH", wide, 8, 2) + bytes([9]) + row
+        yield f"bad_long_{wide}", struct.pack("<BBH", wide, 64, 2) + bytes([9]) + row + b"\0"
+        yield f"bad_short_{wide}", struct.pack("<BBH", wide, 64, 128) + bytes([9]) + row * 8
+
+
 def ok_topk_of_two(value, index, low):
     """The other rank has entries in this rank's block, but no large ones."""
     entries = counters("Q", [1])  # in a block, for its bounds
@@ -399,6 +411,7 @@ TARGETS = {
     "gathered": gathereds,
     "qsgd": qsgds,
     "codec": codecs,
+    "packed": packeds,
     "coded": coded_entries,
     "control": controls,
     "collective": collectives,

@@ -31,11 +31,28 @@ struct block_position {
   std::uint64_t first = 0; ///< index of the block's first value in the vector
 };
 
-/// A lossy or lossless encoding of blocks of dense values. The number of values determines the number of bytes, so that
-/// a block can be received directly at its place in the buffer. Every rank, including the sender, continues with the
-/// decoded values. Rejects a codec whose number of bytes depends on the values, and a codec whose options ranks cannot
-/// compare (see `policy`). The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too
-/// small; their `encoded_bytes` throws `invalid_argument` for invalid options.
+namespace detail {
+
+/// A block codec whose number of bytes depends on the values, as its `encode` returns this number.
+template <class Codec, class T>
+concept varies_in_size =
+    requires(const Codec& codec, std::span<const T> values, std::span<std::byte> encoded, block_position position) {
+      { codec.encode(values, encoded, position) } -> std::same_as<std::size_t>;
+    };
+/// A codec that preserves all bits of the values.
+template <class Codec>
+concept keeps_all_bits = requires { requires Codec::exact; };
+
+} // namespace detail
+
+/// A lossy or lossless encoding of blocks of dense values. Every rank, including the sender, continues with the decoded
+/// values. The number of values determines the number of bytes, so that a block can be received directly at its place
+/// in the buffer. Only a lossless codec, whose member `exact` is true, may have another number of bytes for other
+/// values: its `encode` returns the number of bytes written, at most `encoded_bytes`, and its `decode` throws
+/// `corrupt_message` for bytes that `encode` does not write. The ranks that forward such values may encode them again.
+/// Rejects a lossy codec whose number of bytes depends on the values, and a codec whose options ranks cannot compare
+/// (see `policy`). The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too small;
+/// their `encoded_bytes` throws `invalid_argument` for invalid options.
 ///
 /// A codec must not hide a NaN or an infinity: it decodes them as NaN or infinities, whatever else is in the block, or
 /// cannot encode the block. The other values of such a block may become anything.
@@ -50,6 +67,7 @@ struct block_position {
 /// - `absolute_error<T>()`: returns a number so that |decoded - value| is at most this number plus
 ///   `relative_error<T>()` times the largest |value| of the block, for blocks of any finite values that the codec can
 ///   encode;
+/// - `decode_and_add(bytes, values)`: decodes as `decode` does, and adds the decoded values to `values`, in one pass;
 /// - `cost<T>(network)`: returns the seconds to encode a value, and also to decode it, by the network_model `network`.
 template <class Codec, class T>
 concept block_codec =
@@ -59,7 +77,8 @@ concept block_codec =
       { codec.template encoded_bytes<T>(count) } -> std::same_as<std::size_t>;
       codec.encode(values, encoded, position);
       codec.decode(bytes, decoded);
-    };
+    } &&
+    (!detail::varies_in_size<Codec, T> || detail::keeps_all_bits<Codec>);
 
 namespace detail {
 

@@ -46,10 +46,10 @@ template <class Storage>
 concept has_stream_codec =
     stream_codec<Storage, float, std::uint32_t> || stream_codec<Storage, double, std::uint32_t> ||
     requires(const Storage& store) { store.streams; };
-/// Whether a storage is a block codec or contains a block codec.
+/// Whether a storage is a block codec, of floating-point numbers or of integers, or contains a block codec.
 template <class Storage>
-concept has_block_codec =
-    block_codec<Storage, float> || block_codec<Storage, double> || requires(const Storage& store) { store.blocks; };
+concept has_block_codec = block_codec<Storage, float> || block_codec<Storage, double> ||
+                          block_codec<Storage, std::int32_t> || requires(const Storage& store) { store.blocks; };
 
 namespace storage {
 
@@ -108,7 +108,8 @@ template <class Storage>
 inline constexpr bool plain_blocks = std::same_as<blocks_type<Storage>, dense>;
 /// Whether a storage preserves all bits of the values, in sparse streams and in blocks of dense values.
 template <class Storage>
-inline constexpr bool is_exact = streams_type<Storage>::exact && plain_blocks<Storage>;
+inline constexpr bool is_exact =
+    streams_type<Storage>::exact && (plain_blocks<Storage> || detail::keeps_all_bits<blocks_type<Storage>>);
 /// Whether a storage needs no copies: streams are sent from their own memory, and received streams are read in the
 /// receive buffer.
 template <class Storage, class T, class Index>
@@ -137,6 +138,11 @@ template <class Storage, class T, class Index>
 concept storage_policy =
     std::copyable<Storage> && (has_stream_codec<Storage> || has_block_codec<Storage>) &&
     stream_codec<storage::streams_type<Storage>, T, Index> && block_codec<storage::blocks_type<Storage>, T>;
+
+/// A storage that makes integers of a rank's dense values at the start of a call; the schedule sums these integers,
+/// which the block codec `codes_type` encodes (see storage::bound). Rejects codecs that encode sums on their way.
+template <class Storage>
+concept sums_in_code = requires { typename Storage::codes_type; };
 
 namespace detail {
 
