@@ -5,6 +5,7 @@
 
 #include <spar/collective/algorithm.hpp>
 #include <spar/collective/selected_sum.hpp>
+#include <spar/core/policy/optional_members.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
@@ -131,6 +132,13 @@ struct composition {
   /// itself.
   template <element T>
   void validate_parts(std::uint64_t n, rank_t ranks) const {
+    static_assert((!detail::names_bounds<Selector> || selector_with_bounds<Selector>) &&
+                      (!detail::names_period<Selector> ||
+                       requires(const Selector& selecting) {
+                         { selecting.period } -> std::convertible_to<std::uint64_t>;
+                       }),
+                  "this selector has a member bounds or period of a form that spar never reads: expected the const "
+                  "member bounds(n), which returns a spar::selector::topk_bounds, and a std::uint64_t period");
     select.validate(n);
     storage::validate<T>(store);
     over.validate(n, ranks);

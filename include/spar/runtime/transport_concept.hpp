@@ -53,7 +53,9 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///
 /// Rejects a bare MPI communicator, which has neither a scheduler nor a pool for each rank. The scheduler resumes the
 /// coroutines of collectives; the pool keeps repeated collectives from allocating memory. The concepts below describe
-/// what a transport may have in addition. A decorator passes on what the wrapped transport has.
+/// what a transport may have in addition. spar never calls such a function of another form, so the author of a
+/// transport asserts what it means to have, for example `static_assert(spar::sleeping_transport<my_port>)`. A decorator
+/// passes on what the wrapped transport has.
 template <class Net>
 concept transport = requires(Net& net, const Net& observed, const message_pieces& out, message_buffer& in, rank_t peer,
                              tag_t tag, const control_message& note, std::uint64_t entries, operation_record& operation,

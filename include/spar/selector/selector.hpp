@@ -56,7 +56,7 @@ inline constexpr bool ranks_values<Selector> = Selector::ranks_values;
 ///   number. A number is an integer, a float, a double or a vector of `std::uint64_t`.
 /// - The optional `bounds(n)` returns how many of n entries the selector selects (see `topk_bounds`). The optional
 ///   `period` is the number of calls after which the selector finds a new threshold. Schedules that keep the largest
-///   entries of the sum use `bounds` and `period`.
+///   entries of the sum use `bounds` and `period`. A call rejects members of these names of another form.
 template <class Selector, class T, class Index, class Work = host_work>
 concept selects = element<T> && index_type<Index> && part_for<Selector, slot::selector> &&
                   requires(const Selector& by, Work& work, std::span<T> x, state_of<Selector>& now,

@@ -57,7 +57,7 @@ concept keeps_all_bits = requires { requires Codec::exact; };
 /// A codec must not hide a NaN or an infinity: it decodes them as NaN or infinities, whatever else is in the block, or
 /// cannot encode the block. The other values of such a block may become anything.
 ///
-/// A codec may also have
+/// A codec may also have the following members. A call rejects one of another form, but cannot see a misspelt name.
 /// - `can_encode(values)`: returns false, or throws `invalid_argument`, if the codec cannot encode `values`; zfp, for
 ///   example, cannot encode NaN. If the result is false, the schedule sends at least the whole piece uncompressed, or
 ///   throws `invalid_argument`;

@@ -2,12 +2,15 @@
 // Storages: how the messages of a collective encode sparse streams and blocks of dense values.
 #pragma once
 
+#include <spar/core/network_model.hpp>
+#include <spar/core/policy/optional_members.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/stream_codec.hpp>
 
 #include <concepts>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -116,8 +119,35 @@ template <class Storage, class T, class Index>
 inline constexpr bool copies_nothing = lending_codec<streams_type<Storage>, T, Index> && plain_blocks<Storage>;
 
 /// Throws `invalid_argument` if the block codec of `store` has invalid options, such as a QSGD bucket of 0 entries.
+/// Stops the compilation with a sentence if a codec has an optional member of a form that spar would never call.
 template <element T, class Storage>
 void validate(const Storage& store) {
+  using blocks = blocks_type<Storage>;
+  using streams = streams_type<Storage>;
+  if constexpr (is_floating<T> && block_codec<blocks, T>) {
+    static_assert(
+        (!detail::names_can_encode<blocks> ||
+         requires(const blocks& codec, std::span<const T> values) {
+           { codec.can_encode(values) } -> std::convertible_to<bool>;
+         }) &&
+            (!detail::names_relative_error<blocks> ||
+             requires(const blocks& codec) {
+               { codec.template relative_error<T>() } -> std::convertible_to<double>;
+             }) &&
+            (!detail::names_absolute_error<blocks> ||
+             requires(const blocks& codec) {
+               { codec.template absolute_error<T>() } -> std::convertible_to<double>;
+             }) &&
+            (!detail::names_cost<blocks> || detail::states_cost<blocks, T>),
+        "this block codec has a member can_encode, relative_error, absolute_error or cost of a form that spar never "
+        "calls: expected the const members can_encode(std::span<const T>), relative_error<T>(), absolute_error<T>() "
+        "and cost<T>(network), as in spar::block_codec");
+  }
+  if constexpr (is_floating<T> && stream_codec<streams, T, std::uint32_t>) {
+    static_assert(!detail::names_cost<streams> || detail::states_cost<streams, T>,
+                  "this stream codec has a member cost of a form that spar never calls: expected the const member "
+                  "cost<T>(network), as in spar::stream_codec");
+  }
   if constexpr (!plain_blocks<Storage> && block_codec<blocks_type<Storage>, T>)
     (void)blocks_of(store).template encoded_bytes<T>(1);
 }

@@ -62,9 +62,9 @@ concept encoded_size = std::same_as<Size, std::size_t> || std::same_as<Size, cod
 ///   All ranks need the same result, so `delta` must use integer arithmetic only.
 /// - `options(f)` calls `f("name", value)` for each option that must be equal on all ranks (see `policy`).
 ///
-/// A codec may also have `cost<T>(network)`: the seconds to encode an entry, and also to decode it, by the
-/// network_model `network`. `cheapest` then sends coordinates instead, if the model expects them to be at least as
-/// fast. An entry of T = row<V, W> has W values.
+/// A codec may also have `cost<T>(network)`, of no other form: the seconds to encode an entry, and also to decode it,
+/// by the network_model `network`. `cheapest` then sends coordinates instead, if the model expects them to be at least
+/// as fast. An entry of T = row<V, W> has W values.
 template <class Codec, class T, class Index>
 concept stream_codec =
     part_for<Codec, slot::storage> &&
