@@ -352,8 +352,7 @@ void expect_dimension_mismatch(std::size_t count) {
 
 template <class Algorithm>
 class disagreeing : public testing::Test {};
-using algorithms =
-    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split>;
+using algorithms = joined<testing::Types, stream_schedules>;
 TYPED_TEST_SUITE(disagreeing, algorithms);
 
 TYPED_TEST(disagreeing, on_the_dimension_with_short_messages) { expect_dimension_mismatch<TypeParam>(10); }

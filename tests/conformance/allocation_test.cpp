@@ -251,10 +251,9 @@ using adaptive = spar::split_allgather<>;
 template <class A>
 using coded = spar::composition<spar::everything,
                                 spar::storage::then<spar::storage::coded<>, spar::storage::as_bfloat16>, spar::flat, A>;
-using algorithms =
-    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split,
-                   quantised_split<8>, adaptive, spar::gather_and_merge, spar::sparcml, coded<doubling_in_parts<3>>,
-                   coded<spar::rabenseifner>, coded<spar::split_allgather<>>>;
+using algorithms = joined<testing::Types, stream_schedules,
+                          std::tuple<quantised_split<8>, adaptive, spar::gather_and_merge, coded<doubling_in_parts<3>>,
+                                     coded<spar::rabenseifner>, coded<spar::split_allgather<>>>>;
 TYPED_TEST_SUITE(allocations, algorithms);
 
 TYPED_TEST(allocations, none_by_repeated_calls) {
@@ -328,12 +327,11 @@ void expect_no_dense_allocations() {
 }
 
 TEST(dense_allocations, none_after_the_first_call) {
-  expect_no_dense_allocations<dense_allreduce<spar::recursive_doubling>>();
-  expect_no_dense_allocations<dense_allreduce<spar::ring>>();
-  expect_no_dense_allocations<dense_allreduce<spar::rabenseifner>>();
+  std::apply(
+      [](const auto&... by) { (expect_no_dense_allocations<dense_allreduce<std::decay_t<decltype(by)>>>(), ...); },
+      dense_schedules());
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::ring>>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::recursive_doubling>>>();
-  expect_no_dense_allocations<dense_allreduce<spar::cheapest>>();
   expect_no_dense_allocations<strided_allreduce>();
 }
 

@@ -12,7 +12,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -23,6 +26,20 @@ struct combination {
   using value = T;
   using index = Index;
 };
+
+namespace detail {
+
+template <class... Entries, class... Schedules, std::size_t... I>
+auto in_turn(std::tuple<Entries...> entries, std::tuple<Schedules...>, std::index_sequence<I...>)
+    -> std::tuple<combination<Schedules, decltype(std::get<I % sizeof...(Entries)>(entries).first),
+                              decltype(std::get<I % sizeof...(Entries)>(entries).second)>...>;
+
+} // namespace detail
+
+/// Each schedule of streams with one of the `Entries` in turn, pairs of a value type and an index type.
+template <class... Entries>
+using in_turn = decltype(detail::in_turn(std::tuple<Entries...>(), stream_schedules(),
+                                         std::make_index_sequence<std::tuple_size_v<stream_schedules>>()));
 
 template <class Combination>
 class allreduce : public testing::Test {

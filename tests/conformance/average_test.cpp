@@ -20,8 +20,7 @@ void check_operation(Algorithm algorithm, Op op, Value value) {
 template <class Algorithm>
 class average_and_own : public testing::Test {};
 
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::sparcml>;
+using algorithms = joined<testing::Types, stream_schedules>;
 TYPED_TEST_SUITE(average_and_own, algorithms);
 
 TYPED_TEST(average_and_own, average) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allreduce of dense spans, in place and out of place.
 #include "support/ranks.hpp"
+#include "support/schedules.hpp"
 #include "support/streams.hpp"
 
 #include <gtest/gtest.h>
@@ -93,7 +94,7 @@ void check_dense(Op op, Value value) {
 template <class Algorithm>
 class dense_spans : public testing::Test {};
 
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::cheapest>;
+using algorithms = joined<testing::Types, dense_schedules>;
 TYPED_TEST_SUITE(dense_spans, algorithms);
 
 TYPED_TEST(dense_spans, sum) {

@@ -21,8 +21,7 @@ class extremes : public testing::Test {
   }
 };
 
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::sparcml>;
+using algorithms = joined<testing::Types, stream_schedules>;
 TYPED_TEST_SUITE(extremes, algorithms);
 
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
@@ -198,8 +197,7 @@ TYPED_TEST(extremes, zeros_stay_entries_and_have_the_same_sign_on_all_ranks) {
 /// The algorithms that stay sparse: a dense result of such a dimension would not fit into memory.
 template <class Algorithm>
 class beyond_32_bits : public extremes<Algorithm> {};
-using sparse_algorithms =
-    testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::sparcml>;
+using sparse_algorithms = joined<testing::Types, without<spar::dsar_split, stream_schedules>>;
 TYPED_TEST_SUITE(beyond_32_bits, sparse_algorithms);
 
 TYPED_TEST(beyond_32_bits, indices_of_64_bits) {

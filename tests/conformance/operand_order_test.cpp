@@ -49,8 +49,7 @@ std::vector<allreduce_case<T, Index>> signed_cases(spar::rank_t ranks, const std
 
 template <class Algorithm>
 class operand_order : public testing::Test {};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::sparcml>;
+using algorithms = joined<testing::Types, stream_schedules>;
 TYPED_TEST_SUITE(operand_order, algorithms);
 
 TYPED_TEST(operand_order, is_the_same_on_all_ranks) {

@@ -23,8 +23,7 @@ void check_operation(Algorithm algorithm, Op op, Value value) {
 template <class Algorithm>
 class operations : public testing::Test {};
 
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, spar::sparcml>;
+using algorithms = joined<testing::Types, stream_schedules>;
 TYPED_TEST_SUITE(operations, algorithms);
 
 TYPED_TEST(operations, product) {

@@ -10,8 +10,7 @@ namespace {
 template <class Algorithm>
 class rounding : public testing::Test {};
 
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                                  spar::dsar_split, quantised_split<8>, spar::sparcml, quantised_sparcml<4>>;
+using algorithms = joined<testing::Types, stream_schedules, std::tuple<quantised_split<8>, quantised_sparcml<4>>>;
 TYPED_TEST_SUITE(rounding, algorithms);
 
 template <class T, class Index>

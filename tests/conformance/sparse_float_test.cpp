@@ -4,11 +4,8 @@
 
 namespace spar_test {
 
-using combinations = testing::Types<
-    combination<spar::recursive_doubling, float, std::uint32_t>, combination<spar::ring, float, std::uint32_t>,
-    combination<spar::rabenseifner, float, std::uint64_t>, combination<spar::ssar_split, float, std::uint32_t>,
-    combination<spar::dsar_split, float, std::uint64_t>, combination<spar::sparcml, float, std::uint32_t>,
-    combination<spar::split_allgather<>, float, std::uint32_t>>;
+using combinations = joined<testing::Types, in_turn<std::pair<float, std::uint64_t>, std::pair<float, std::uint32_t>>,
+                            std::tuple<combination<spar::split_allgather<>, float, std::uint32_t>>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(sparse_float, allreduce, combinations);
 
 } // namespace spar_test

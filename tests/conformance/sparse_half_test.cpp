@@ -5,11 +5,9 @@
 namespace spar_test {
 
 #ifdef SPAR_HAS_HALF
-using half_combinations = testing::Types<
-    combination<spar::recursive_doubling, spar::half, std::uint32_t>,
-    combination<spar::ring, spar::half, std::uint64_t>, combination<spar::rabenseifner, spar::half, std::uint32_t>,
-    combination<spar::ssar_split, spar::half, std::uint32_t>, combination<spar::dsar_split, spar::half, std::uint32_t>,
-    combination<quantised_split<8>, spar::half, std::uint32_t>, combination<spar::sparcml, spar::half, std::uint32_t>>;
+using half_combinations =
+    joined<testing::Types, in_turn<std::pair<spar::half, std::uint32_t>, std::pair<spar::half, std::uint64_t>>,
+           std::tuple<combination<quantised_split<8>, spar::half, std::uint32_t>>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(half, allreduce, half_combinations);
 #else
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(allreduce);
@@ -17,9 +15,8 @@ TEST(sparse_half, the_compiler_has_no_half) { EXPECT_FALSE(spar::element<long do
 #endif
 
 #ifdef SPAR_HAS_BFLOAT16
-using bfloat16_combinations = testing::Types<combination<spar::recursive_doubling, spar::bfloat16, std::uint32_t>,
-                                             combination<spar::ssar_split, spar::bfloat16, std::uint32_t>,
-                                             combination<spar::dsar_split, spar::bfloat16, std::uint32_t>>;
+using bfloat16_combinations =
+    joined<testing::Types, in_turn<std::pair<spar::bfloat16, std::uint32_t>, std::pair<spar::bfloat16, std::uint64_t>>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(bfloat16, allreduce, bfloat16_combinations);
 #endif
 

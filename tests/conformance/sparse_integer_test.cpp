@@ -4,12 +4,9 @@
 
 namespace spar_test {
 
-using combinations = testing::Types<combination<spar::recursive_doubling, std::int32_t, std::uint32_t>,
-                                    combination<spar::ring, std::int64_t, std::uint32_t>,
-                                    combination<spar::rabenseifner, std::int64_t, std::uint64_t>,
-                                    combination<spar::ssar_split, std::int32_t, std::uint64_t>,
-                                    combination<spar::dsar_split, std::int64_t, std::uint32_t>,
-                                    combination<spar::sparcml, std::int32_t, std::uint32_t>>;
+using combinations =
+    joined<testing::Types, in_turn<std::pair<std::int32_t, std::uint32_t>, std::pair<std::int64_t, std::uint32_t>,
+                                   std::pair<std::int64_t, std::uint64_t>, std::pair<std::int32_t, std::uint64_t>>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(sparse_integer, allreduce, combinations);
 
 } // namespace spar_test

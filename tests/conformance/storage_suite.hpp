@@ -208,8 +208,8 @@ void expect_bounded_loss(mode where, spar::rank_t ranks, double relative, T (*va
 }
 
 using stored_algorithms =
-    testing::Types<spar::recursive_doubling, early_dense_doubling, spar::ring, spar::rabenseifner, spar::ssar_split,
-                   spar::dsar_split, spar::split_allgather<>, spar::gather_and_merge, spar::cheapest,
-                   planned_flexreduce, planned_tree_sparcml, reduce_and_broadcast>;
+    joined<testing::Types, without<spar::sparcml, stream_schedules>,
+           std::tuple<early_dense_doubling, spar::split_allgather<>, spar::gather_and_merge, spar::cheapest,
+                      planned_flexreduce, planned_tree_sparcml, reduce_and_broadcast>>;
 
 } // namespace spar_test

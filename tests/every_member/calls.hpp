@@ -2,6 +2,8 @@
 // Calls every collective, schedule and system on a communicator. Only compiled, as a user's program would be.
 #pragma once
 
+#include "../support/schedules.hpp"
+
 #include <spar/selector/nonzeros.hpp>
 #include <spar/spar.hpp>
 #include <spar/storage/codec.hpp>
@@ -15,6 +17,7 @@
 
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,9 +31,7 @@ void sum_values(Net& net, std::vector<T>& x, const spar::tree_plans& plans, cons
   using namespace spar;
   const auto by = [&](auto algorithm) { allreduce(net, std::span(x), algorithm); };
   allreduce(net, x);
-  by(ring{});
-  by(rabenseifner{});
-  by(recursive_doubling{});
+  std::apply([&](const auto&... each) { (by(each), ...); }, spar_test::dense_schedules());
   by(compose(store::qsgd<8>{}, ring{}));
   by(compose(store::as_bfloat16{}, recursive_doubling{}));
   by(compose(store::named_codec("none"), cheapest{}));
@@ -49,13 +50,8 @@ template <class Net, class T>
 void sum_streams(Net& net, const spar::sparse_stream<T>& mine, const spar::tree_plans& plans) {
   using namespace spar;
   const auto by = [&](auto algorithm) { (void)allreduce(net, mine, algorithm); };
-  by(cheapest{});
-  by(ssar_split{});
-  by(dsar_split{});
+  std::apply([&](const auto&... each) { (by(each), ...); }, spar_test::stream_schedules());
   by(split_allgather<>{});
-  by(recursive_doubling{});
-  by(ring{});
-  by(rabenseifner{});
   by(gather_and_merge{});
   by(compose(store::coded<>{}, cheapest{}));
   by(compose(store::coded<7>{}, ssar_split{}));

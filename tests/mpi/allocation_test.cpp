@@ -56,12 +56,13 @@ void expect_none_after_one(const Call& call, const Call& smaller) {
 
 template <class Algorithm>
 class mpi_allocations : public testing::Test {};
-using algorithms = testing::Types<
+using algorithms =
+    joined<testing::Types, stream_schedules,
+           std::tuple<
 #if SPAR_ALL_CASES
-    stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
+               stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
 #endif
-    spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split, quantised_split<8>,
-    spar::sparcml>;
+               quantised_split<8>>>;
 TYPED_TEST_SUITE(mpi_allocations, algorithms);
 
 template <class Algorithm, class T>

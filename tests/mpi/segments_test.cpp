@@ -83,7 +83,7 @@ TEST(mpi_wire_version, of_an_older_rank_is_named) {
 
 template <class Algorithm>
 class mpi_segments : public testing::Test {};
-using algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner>;
+using algorithms = joined<testing::Types, dense_schedules>;
 TYPED_TEST_SUITE(mpi_segments, algorithms);
 
 TYPED_TEST(mpi_segments, sums_of_dense_values) {

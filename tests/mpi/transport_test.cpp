@@ -83,12 +83,13 @@ void check_streams(spar::mpi& net, Algorithm algorithm, Op op, Value value,
 
 template <class Algorithm>
 class mpi_streams : public testing::Test {};
-using algorithms = testing::Types<
+using algorithms =
+    joined<testing::Types, stream_schedules,
+           std::tuple<
 #if SPAR_ALL_CASES
-    stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
+               stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
 #endif
-    spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split, quantised_split<8>,
-    spar::sparcml>;
+               quantised_split<8>>>;
 TYPED_TEST_SUITE(mpi_streams, algorithms);
 
 TYPED_TEST(mpi_streams, sum_of_floats) {
@@ -107,11 +108,12 @@ TYPED_TEST(mpi_streams, average_of_doubles_with_wide_indices) {
 
 template <class Algorithm>
 class mpi_integers : public testing::Test {};
-using lossless = testing::Types<
+using lossless = joined<testing::Types, stream_schedules
 #if SPAR_ALL_CASES
-    stored<spar::storage::coded<>, spar::ssar_split>,
+                        ,
+                        std::tuple<stored<spar::storage::coded<>, spar::ssar_split>>
 #endif
-    spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::ssar_split, spar::dsar_split, spar::sparcml>;
+                        >;
 TYPED_TEST_SUITE(mpi_integers, lossless);
 
 TYPED_TEST(mpi_integers, maximum) {
@@ -169,7 +171,7 @@ TYPED_TEST(mpi_rows, have_exact_sums) {
 
 template <class Algorithm>
 class mpi_dense : public testing::Test {};
-using dense_algorithms = testing::Types<spar::recursive_doubling, spar::ring, spar::rabenseifner, spar::cheapest>;
+using dense_algorithms = joined<testing::Types, dense_schedules>;
 TYPED_TEST_SUITE(mpi_dense, dense_algorithms);
 
 TYPED_TEST(mpi_dense, sums_of_every_size) {

@@ -246,14 +246,15 @@ struct compressed_on_tree {
 /// The nonzeros of dense values.
 using nonzeros = spar::composition<spar::selector::nonzeros, spar::storage::coo, spar::flat, spar::cheapest>;
 
-using collectives = testing::Types<
-    sparse<spar::recursive_doubling>, sparse<spar::ring>, sparse<spar::rabenseifner>, sparse<spar::ssar_split>,
-    sparse<spar::dsar_split>, sparse<quantised_split<4>>, sparse<spar::split_allgather<>>,
-    sparse<spar::gather_and_merge>, feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>, sparse<spar::sparcml>,
-    dense<spar::recursive_doubling>, dense<spar::ring>, dense<spar::rabenseifner>, dense<spar::cheapest>,
-    dense<nonzeros>, dense<in_pieces<spar::storage::qsgd<8>, spar::ring>>,
-    dense<in_pieces<spar::storage::as_bfloat16, spar::recursive_doubling>>, compressed_on_tree, sparse_on_tree,
-    sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter, dense_reduce_scatter,
-    sparse_allgather, dense_allgather, sparse_reduce, dense_reduce, sparse_broadcast, dense_broadcast>;
+using collectives =
+    joined<testing::Types, each<sparse, stream_schedules>,
+           std::tuple<sparse<quantised_split<4>>, sparse<spar::split_allgather<>>, sparse<spar::gather_and_merge>,
+                      feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>>,
+           each<dense, dense_schedules>,
+           std::tuple<dense<nonzeros>, dense<in_pieces<spar::storage::qsgd<8>, spar::ring>>,
+                      dense<in_pieces<spar::storage::as_bfloat16, spar::recursive_doubling>>, compressed_on_tree,
+                      sparse_on_tree, sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree,
+                      sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather, dense_allgather, sparse_reduce,
+                      dense_reduce, sparse_broadcast, dense_broadcast>>;
 
 } // namespace spar_test

@@ -2,6 +2,8 @@
 // Compositions that several tests use.
 #pragma once
 
+#include "support/schedules.hpp"
+
 #include <spar/spar.hpp>
 
 #include <cstdint>
