@@ -46,9 +46,9 @@ long double size_of_value(T x) {
   return std::min(size, std::numeric_limits<long double>::max());
 }
 
-enum class kind { mixed, normal, few_values, constant, zeros, mostly_zeros, extremes };
+enum class kind { mixed, normal, few_values, constant, zeros, mostly_zeros, extremes, neighbours };
 inline constexpr kind kinds[] = {kind::mixed, kind::normal,       kind::few_values, kind::constant,
-                                 kind::zeros, kind::mostly_zeros, kind::extremes};
+                                 kind::zeros, kind::mostly_zeros, kind::extremes,   kind::neighbours};
 
 template <class T>
 std::vector<T> special_values() {
@@ -102,6 +102,12 @@ std::vector<T> make_input(std::size_t n, kind which, std::uint64_t seed) {
     case kind::extremes:
       value = special[random() % special.size()];
       break;
+    case kind::neighbours: { // differ in the lowest bits, or are equal
+      const auto lowest = static_cast<unsigned char>(random() % 16);
+      value = T{1};
+      std::memcpy(&value, &lowest, 1);
+      break;
+    }
     }
   }
   return x;

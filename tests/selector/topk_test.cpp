@@ -68,6 +68,49 @@ TYPED_TEST(selector_topk, is_exact_where_the_sample_misleads) {
   }
 }
 
+/// The selection from each bucket, from the rankings of the buckets.
+std::vector<index32> first_of_each(const std::vector<std::vector<index32>>& rankings, std::size_t bucket,
+                                   std::uint64_t k) {
+  std::vector<index32> expected;
+  for (std::size_t b = 0; b < rankings.size(); ++b)
+    for (const index32 i : first_of(rankings[b], k)) expected.push_back(static_cast<index32>(b * bucket) + i);
+  return expected;
+}
+
+template <class T>
+std::vector<std::vector<index32>> ranking_of_each(std::span<const T> x, std::size_t bucket) {
+  std::vector<std::vector<index32>> rankings;
+  for (std::size_t first = 0; first < x.size(); first += bucket)
+    rankings.push_back(ranking<T>(x.subspan(first, std::min(bucket, x.size() - first))));
+  return rankings;
+}
+
+template <class T>
+void expect_largest_of_short_buckets() {
+  spar::pool pool;
+  std::vector<std::size_t> buckets{255, 256, 511, 512, 1023, 1024, 1025};
+  for (std::size_t bucket = 1; bucket <= 200; ++bucket) buckets.push_back(bucket);
+  for (const std::size_t bucket : buckets) {
+    for (const kind which : kinds) {
+      if (!spar_test::runs_case(spar_test::is_shortened ? 8 : 2, bucket, which)) continue;
+      const auto input = make_input<T>(2 * bucket + (bucket * 7) % 13 % bucket, which, bucket); // the last is shorter
+      const auto rankings = ranking_of_each<T>(input, bucket);
+      for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{4},
+                                    std::uint64_t{13}, std::uint64_t{14}, std::uint64_t{bucket}}) {
+        if (k > bucket) continue;
+        const bucket_topk largest{.k = k, .bucket = bucket};
+        ASSERT_EQ(take<T>(largest, input, pool), first_of_each(rankings, bucket, k))
+            << k << " of " << bucket << " " << int(which);
+      }
+    }
+  }
+}
+
+TYPED_TEST(selector_topk, of_short_buckets) { expect_largest_of_short_buckets<typename TypeParam::type>(); }
+#ifdef SPAR_HAS_BFLOAT16
+TEST(selector_bucket_topk, of_short_buckets_of_bfloat16) { expect_largest_of_short_buckets<spar::bfloat16>(); }
+#endif
+
 TYPED_TEST(selector_topk, of_each_bucket) {
   using T = typename TypeParam::type;
   spar::pool pool;
@@ -77,11 +120,7 @@ TYPED_TEST(selector_topk, of_each_bucket) {
         for (const kind which : kinds) {
           if (k > bucket) continue;
           const auto input = make_input<T>(n, which, n + k);
-          std::vector<index32> expected;
-          for (std::size_t first = 0; first < n; first += bucket) {
-            const auto part = std::span<const T>(input).subspan(first, std::min<std::size_t>(bucket, n - first));
-            for (const index32 i : first_of(ranking<T>(part), k)) expected.push_back(static_cast<index32>(first) + i);
-          }
+          const auto expected = first_of_each(ranking_of_each<T>(input, bucket), bucket, k);
           const bucket_topk largest{.k = k, .bucket = bucket};
           ASSERT_EQ(take<T>(largest, input, pool), expected) << n << " " << k << " " << bucket;
         }
@@ -101,12 +140,8 @@ TYPED_TEST(selector_topk, of_each_bucket_of_a_long_vector) {
       if (i / 3000 % 3 == 1) input[i] = static_cast<T>(i % 5 == 0 ? 1 : 0); // smaller than elsewhere, with ties
     }
     for (const auto& [k, bucket] :
-         {std::pair<std::uint64_t, std::uint64_t>{5, 512}, {1, 64}, {100, 1000}, {3, 70000}}) {
-      std::vector<index32> expected;
-      for (std::size_t first = 0; first < n; first += bucket) {
-        const auto part = std::span<const T>(input).subspan(first, std::min<std::size_t>(bucket, n - first));
-        for (const index32 i : first_of(ranking<T>(part), k)) expected.push_back(static_cast<index32>(first) + i);
-      }
+         {std::pair<std::uint64_t, std::uint64_t>{5, 512}, {1, 64}, {20, 64}, {5, 2000}, {100, 1000}, {3, 70000}}) {
+      const auto expected = first_of_each(ranking_of_each<T>(input, bucket), bucket, k);
       const bucket_topk largest{.k = k, .bucket = bucket};
       ASSERT_EQ(take<T>(largest, input, pool), expected) << k << " " << bucket;
     }

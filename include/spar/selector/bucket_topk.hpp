@@ -5,7 +5,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/selector.hpp>
-#include <spar/storage/kernel/largest.hpp>
+#include <spar/storage/kernel/buckets.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -85,11 +85,12 @@ template <class T, class Index>
 #endif
 }
 
-/// Packs 64 bytes, each 0 or 1, into a mask: bit e is `bytes[e]`. On little-endian machines, one multiplication packs
-/// eight bytes.
-[[gnu::always_inline]] inline std::uint64_t mask_of_bytes(const std::uint8_t* bytes) {
+/// Packs up to 64 bytes, each 0 or 1, into a mask: bit e is `bytes[e]`. On little-endian machines, one multiplication
+/// packs eight bytes.
+template <std::size_t Count>
+[[gnu::always_inline]] inline std::uint64_t mask_of_bytes(const std::uint8_t (&bytes)[Count]) {
   std::uint64_t mask = 0;
-  for (std::size_t e = 0; e < 64; e += 8) {
+  for (std::size_t e = 0; e < Count; e += 8) {
     std::uint64_t eight = 0;
     if constexpr (std::endian::native == std::endian::little) {
       std::memcpy(&eight, bytes + e, 8);
@@ -101,8 +102,6 @@ template <class T, class Index>
   }
   return mask;
 }
-
-#if defined(__x86_64__)
 
 /// Vectors of 16 bytes with lanes of `Bytes` bytes; the lanes of `type` are signed integers. Uses the vector extension
 /// of GCC and clang. Every x86-64 processor supports these vectors.
@@ -128,8 +127,6 @@ struct lanes_of<8> {
   using type [[gnu::vector_size(16)]] = std::int64_t;
   using unsigned_type [[gnu::vector_size(16)]] = std::uint64_t;
 };
-
-#endif
 
 /// Returns a position in [0, range) that looks random but depends only on `i` and `range`.
 SPAR_HOST_DEVICE constexpr std::size_t scatter_of(std::size_t i, std::size_t range) noexcept {

@@ -141,7 +141,13 @@ template <class T, class Lanes>
       __builtin_ia32_pmovmskb128(std::bit_cast<lanes_of<1>::type>(__builtin_ia32_packsswb128(low, high))));
 }
 
-/// The same for 64 values.
+/// Returns a mask of 16 values: bit e is set if the magnitude of `values[e]` is at least `threshold`.
+template <class T>
+[[gnu::always_inline]] inline unsigned at_least_mask_of_16(const T* values, magnitude<T> threshold) {
+  return signs_of_16(values, [threshold](const T* at) { return at_least(at, threshold); });
+}
+
+/// `signs_of_16` for 64 values.
 template <class T, class Lanes>
 [[gnu::always_inline]] inline std::uint64_t signs_of_64(const T* values, const Lanes& lanes) {
   return signs_of_16(values, lanes) | std::uint64_t{signs_of_16(values + 16, lanes)} << 16 |
@@ -156,11 +162,19 @@ template <class T>
 
 #else
 
+template <std::size_t Count, class T>
+[[gnu::always_inline]] inline std::uint64_t at_least_mask_of(const T* values, magnitude<T> threshold) {
+  std::uint8_t bytes[Count];
+  for (std::size_t e = 0; e < Count; ++e) bytes[e] = static_cast<std::uint8_t>(magnitude_of(values[e]) >= threshold);
+  return mask_of_bytes(bytes);
+}
+template <class T>
+[[gnu::always_inline]] inline unsigned at_least_mask_of_16(const T* values, magnitude<T> threshold) {
+  return static_cast<unsigned>(at_least_mask_of<16>(values, threshold));
+}
 template <class T>
 [[gnu::always_inline]] inline std::uint64_t at_least_mask(const T* values, magnitude<T> threshold) {
-  std::uint8_t bytes[64];
-  for (std::size_t e = 0; e < 64; ++e) bytes[e] = static_cast<std::uint8_t>(magnitude_of(values[e]) >= threshold);
-  return mask_of_bytes(bytes);
+  return at_least_mask_of<64>(values, threshold);
 }
 
 #endif
@@ -240,6 +254,19 @@ template <class T, class Found>
   return for_chosen<!is_row<T>>(x, n, mask, chosen, found);
 }
 
+/// Moves the values x[at[0, count)] to the output arrays as entries `(begin + position, value)`, and leaves zeros in
+/// `x`.
+template <class T, class Index>
+[[gnu::always_inline]] inline void move_entries(T* x, const std::uint16_t* at, std::size_t count, std::uint64_t begin,
+                                                Index* out_i, T* out_v) {
+  for (std::size_t e = 0; e < count; ++e) {
+    T& from = x[at[e]];
+    out_i[e] = static_cast<Index>(begin + at[e]);
+    out_v[e] = from;
+    from = T{};
+  }
+}
+
 } // namespace detail
 
 /// The result of `take_at_least` or `copy_at_least`: the number of values moved or copied, and the number of values
@@ -258,12 +285,7 @@ template <ranked T, index_type Index>
   taken all;
   all.seen = detail::for_at_least(x, n, threshold, [&](std::size_t base, const std::uint16_t* at, std::size_t found) {
     if (found > room - all.count) return false;
-    for (std::size_t f = 0; f < found; ++f) {
-      T& from = x[base + at[f]];
-      out_i[all.count + f] = static_cast<Index>(begin + base + at[f]);
-      out_v[all.count + f] = from;
-      from = T{};
-    }
+    detail::move_entries(x + base, at, found, begin + base, out_i + all.count, out_v + all.count);
     all.count += found;
     return true;
   });
