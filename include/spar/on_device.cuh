@@ -60,6 +60,7 @@ class call_on_device {
   }
   /// Throws `invalid_argument` if another device is the current one.
   void check_device() const { port_->check_device(); }
+  [[nodiscard]] const home_device& device() const noexcept { return port_->device(); }
   /// Runs `call()`; then, further work in the user's stream begins after the call.
   template <class Call>
   void run(Call call) const {
@@ -99,8 +100,10 @@ class [[nodiscard]] pending_on_device {
   pending_on_device(pending_on_device&& other) noexcept
       : order_(other.order_), call_(std::move(other.call_)), result_(std::move(other.result_)),
         waited_(std::exchange(other.waited_, true)) {}
-  /// Waits for the call unless `wait` was called, and ignores its errors.
+  /// Waits for the call unless `wait` was called, whichever device is the current one, and ignores its errors.
   ~pending_on_device() {
+    if (waited_) return;
+    const detail::home_device::scope device(order_.device());
     try {
       wait();
     } catch (...) { // the communicator has failed, and later calls throw

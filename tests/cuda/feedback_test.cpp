@@ -266,6 +266,25 @@ TEST_F(feedback, refuses_memory_of_the_host_and_other_devices) {
   });
 }
 
+TEST_F(feedback, keeps_the_residual_of_a_call_whose_handle_is_destroyed_while_another_device_is_current) {
+  on_ranks(2, [](spar::threads& net) {
+    auto reduce = spar::with_device_feedback<float>(spar::compose(exact_topk{.k = 1}, spar::recursive_doubling{}));
+    spar::on_device gpu(net);
+    const device_array<float> x({1, 2});
+    {
+      const auto call = reduce.start(gpu, spar::device_span(x.data(), 2));
+      cuda_double::set_device(3);
+    }
+    cuda_double::set_device(0);
+    EXPECT_EQ(x.read(nullptr), (std::vector<float>{0, 4}));
+    std::vector<float> kept;
+    if (reduce.residual() != nullptr) kept = cuda_double::values_at(reduce.residual(), 2, nullptr);
+    EXPECT_EQ(kept, (std::vector<float>{1, 0}));
+    EXPECT_FALSE(net.dead());
+    return 0;
+  });
+}
+
 TEST_F(feedback, refuses_a_plan_for_other_ranks) {
   const spar::tree_plans plans(spar::tree::flat(4));
   on_ranks(3, [&](spar::threads& net) {

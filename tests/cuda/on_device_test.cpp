@@ -410,12 +410,34 @@ TEST_F(on_device, refuses_memory_of_the_host_and_other_devices) {
     spar_test::refuses_other_devices(3, "spar::on_device", [&](spar::device_span<float> x) {
       auto call = spar::start_allreduce(gpu, x, spar::recursive_doubling{});
       cuda_double::set_device(3); // the call in flight is not ended by the refusals
-      EXPECT_NE(spar_test::refusal_of([&] { call.wait(); }), "a plan is for 4 ranks, but the number of ranks is 3");
-      EXPECT_NE(spar_test::refusal_of([&] { (void)call.done(); }),
-                "a plan is for 4 ranks, but the number of ranks is 3");
+      const std::string refusal =
+          "the current device is 3, but this spar::on_device was made for device 0; expected cudaSetDevice(0) before "
+          "the call";
+      EXPECT_EQ(spar_test::refusal_of([&] { call.wait(); }), refusal);
+      EXPECT_EQ(spar_test::refusal_of([&] { (void)call.done(); }), refusal);
       cuda_double::set_device(0);
       call.wait();
     });
+    EXPECT_FALSE(net.dead());
+    return 0;
+  });
+}
+
+TEST_F(on_device, ends_a_call_whose_handle_is_destroyed_while_another_device_is_current) {
+  on_ranks(2, [](spar::threads& net) {
+    const stream work;
+    spar::on_device gpu(net);
+    const device_array<float> x(std::vector<float>(10, 1));
+    {
+      const auto call = spar::start_allreduce(gpu, spar::device_span(x.data(), 10, work), spar::recursive_doubling{});
+      cuda_double::stall(gpu.transport().work().stream());
+      cuda_double::set_device(3);
+    }
+    int device = 0;
+    cudaGetDevice(&device);
+    EXPECT_EQ(device, 3);
+    cuda_double::set_device(0);
+    EXPECT_EQ(x.read(work), std::vector<float>(10, 2)); // the further work of the program begins after the call
     EXPECT_FALSE(net.dead());
     return 0;
   });

@@ -95,6 +95,19 @@ class home_device {
     check_memory(net, x.data, x.size, "values of a spar::device_span");
   }
 
+  /// Makes the device of `home` the current one until the end of the scope: for destructors, which cannot throw.
+  class scope {
+   public:
+    explicit scope(const home_device& home) noexcept : before_(home.number_) {
+      if (cudaGetDevice(&before_) == cudaSuccess) cudaSetDevice(home.number_);
+    }
+    scope(const scope&) = delete;
+    ~scope() { cudaSetDevice(before_); }
+
+   private:
+    int before_;
+  };
+
  private:
   static int current() {
     int number = 0;
