@@ -43,7 +43,7 @@ class Spar(ConanFile):
         self.info.clear()
 
     def package_info(self):
-        # find_package reads spar's own files, which have the components mpi, zfp and perf.
+        # find_package reads spar's own files, which have the components mpi and perf.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = ["lib/cmake/spar"]
         self.cpp_info.bindirs = []

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Install rules of the library, and the package files that find_package(spar [COMPONENTS mpi zfp perf]) and pkg-config
-# (spar, spar-zfp) read.
+# Install rules of the library, and the package files that find_package(spar [COMPONENTS mpi perf]) and pkg-config read.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -27,9 +26,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/spar-config-version.cmak
                                  ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/spar-config.cmake" "${PROJECT_BINARY_DIR}/spar-config-version.cmake"
         DESTINATION "${spar_package_dir}")
-foreach(name IN ITEMS spar spar-zfp)
-  configure_file(cmake/${name}.pc.in "${PROJECT_BINARY_DIR}/${name}.pc" @ONLY)
-  install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION share/pkgconfig) # the path to the prefix is in the file
-endforeach()
+configure_file(cmake/spar.pc.in "${PROJECT_BINARY_DIR}/spar.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/spar.pc" DESTINATION share/pkgconfig) # the path to the prefix is in the file
 # Debian expects the licence under this name.
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/spar" RENAME copyright)

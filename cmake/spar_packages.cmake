@@ -55,6 +55,6 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # depends on the MPI libraries for which the tools were built
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "g++, pkg-config, cmake, mpi-default-dev, libzfp-dev, libcli11-dev, libfmt-dev, \
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "g++, pkg-config, cmake, mpi-default-dev, libcli11-dev, libfmt-dev, \
 nlohmann-json3-dev, libbenchmark-dev, python3-matplotlib")
 include(CPack)

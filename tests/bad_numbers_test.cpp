@@ -10,13 +10,11 @@
 #include <spar/optimizer/sgd.hpp>
 #include <spar/runtime/progress_thread.hpp>
 #include <spar/spar.hpp>
+#include <spar/storage/zfp.hpp>
 #include <spar/system/eager_sgd.hpp>
 #include <spar/topology/tree.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/sim.hpp>
-#ifdef SPAR_HAS_ZFP
-#include <spar/storage/zfp.hpp>
-#endif
 
 #include <gtest/gtest.h>
 
@@ -160,12 +158,10 @@ std::vector<real> all_reals() {
        },
        {0, 1, -1},
        {infinite, -infinite}},
-#ifdef SPAR_HAS_ZFP
       {"rate",
        [](double x) { (void)spar::storage::zfp{.rate = x}.encoded_bytes<float>(9); },
        {4, 32},
        {3.9, 33, -8, infinite, -infinite}},
-#endif
   };
   for_each_model(all_selectors, [&]<class Selector>(const model<Selector>&) {
     if constexpr (requires(Selector by) { by.density; }) {
@@ -269,12 +265,10 @@ TEST(bad_numbers, whole_numbers_out_of_range_are_refused_where_they_enter) {
        },
        {1, 9},
        {0}},
-#ifdef SPAR_HAS_ZFP
       {"threads",
        [](int x) { (void)spar::storage::zfp{.threads = x}.encoded_bytes<float>(9); },
        {1, 256},
        {0, -1, 257}},
-#endif
   };
   for_each_model(all_selectors, [&]<class Selector>(const model<Selector>&) {
     if constexpr (requires(Selector by) { by.k; })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Includes the parts of the library that most programs need, and nothing that requires MPI, CUDA or zfp. Does not
+// Includes the parts of the library that most programs need, and nothing that requires MPI or CUDA. Does not
 // include, among others, the simulated network (sim.hpp), trees (tree.hpp), partial collectives
 // (system/partial_allreduce.hpp, system/eager_sgd.hpp), saved network models (model/network_file.hpp), the code of
 // sparse streams (storage/coded.hpp), values with gaps (strided.hpp), codecs for a tolerance (tolerance.hpp),

@@ -127,9 +127,9 @@ template <element T = float, class Algorithm>
 /// bound: `compose(codec_for(1e-2, net.size(), n), cheapest{})`. Values so small that the absolute error of the codec
 /// matters may have a larger error; `error_bound` covers them.
 ///
-/// The candidates are those of `named_codec`: values without encoding, bfloat16, half, QSGD and, for float and double
-/// in a program that is linked with zfp, zfp with each whole rate. Of codecs with equally many bytes, the first in this
-/// order is chosen. The number of bytes is that of a block of n / P values, because schedules encode blocks.
+/// The candidates are those of `named_codec`: values without encoding, bfloat16, half, QSGD and, for float and double,
+/// zfp with each whole rate. Of codecs with equally many bytes, the first in this order is chosen. The number of bytes
+/// is that of a block of n / P values, because schedules encode blocks.
 ///
 /// Throws `invalid_argument` if `tolerance` is negative, infinite or NaN, if `ranks` is below 1, or if no codec keeps
 /// the tolerance, because additions alone may round by more.

@@ -14,7 +14,6 @@ class Spar(CMakePackage):
     version("0.1.0")
 
     variant("tools", default=False, description="Build spar_perf, spar_topology and libspar_mpi.so")
-    variant("zfp", default=False, description="Compress with zfp in the tools")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -22,7 +21,6 @@ class Spar(CMakePackage):
     depends_on("cli11", when="+tools")
     depends_on("fmt", when="+tools")
     depends_on("nlohmann-json", when="+tools")
-    depends_on("zfp", when="+zfp")
 
     conflicts("%gcc@:11", msg="spar needs g++ 12 or later")
     conflicts("%clang@:13", msg="spar needs clang++ 14 or later")

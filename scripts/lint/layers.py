@@ -30,7 +30,7 @@ WITHIN = {
     "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
     "transport": {"mpi": 0, "sim": 0, "nccl": 0, "": 1},
-    "storage": {"kernel": 0, "": 1},
+    "storage": {"kernel/zfp": 0, "kernel": 1, "": 2},
     "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 2, "allreduce": 3, "topk/pruned": 4, "tree": 4,
                    "partial": 4, "topk": 5},
 }
@@ -41,7 +41,6 @@ OUTSIDE = {
     r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|mpi\.hpp)$",
     r"nccl\.h": r"^transport/nccl",
     r"cuda.*|cub/.*|thrust/.*": r"^(cuda/|transport/nccl)",
-    r"zfp.*": r"^storage/zfp",
     r"nlohmann/.*": r"^topology/(tree|flex_plan)_json\.hpp$",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -30,13 +30,7 @@ using named = spar::storage::named_codec;
 using vectors = std::vector<std::vector<float>>;
 using split_with = stored<spar::storage::then<spar::storage::coo, named>, spar::dsar_split>;
 
-std::vector<const char*> codecs() {
-#ifdef SPAR_HAS_ZFP
-  return {"none", "bf16", "half", "qsgd:8", "qsgd:4", "zfp:8", "zfp:16"};
-#else
-  return {"none", "bf16", "half", "qsgd:8", "qsgd:4"};
-#endif
-}
+std::vector<const char*> codecs() { return {"none", "bf16", "half", "qsgd:8", "qsgd:4", "zfp:8", "zfp:16"}; }
 
 /// A tree of hosts that alternate between two and three ranks.
 spar::tree uneven_hosts(spar::rank_t ranks) {
@@ -441,7 +435,6 @@ TEST(compressed_allreduce, what_a_codec_cannot_carry_travels_as_it_is) {
   }
 }
 
-#ifdef SPAR_HAS_ZFP
 /// By default zfp rejects NaN and infinities: the rank that has such a value throws an error that describes it, and the
 /// other ranks throw errors with that reason.
 TEST(compressed_allreduce, what_zfp_cannot_carry_is_an_error) {
@@ -464,7 +457,6 @@ TEST(compressed_allreduce, what_zfp_cannot_carry_is_an_error) {
     for (const auto& text : said) EXPECT_NE(text.find("NaN"), std::string::npos) << text;
   }
 }
-#endif
 
 /// What ranks lose by rounding stays in their residuals: the result and the residuals add up to all contributions.
 template <class Algorithm>

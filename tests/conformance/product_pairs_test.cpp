@@ -181,12 +181,10 @@ TEST(product_pairs, nonzeros_in_half_precision) {
            4);
 }
 
-#ifdef SPAR_HAS_ZFP
 TEST(product_pairs, zfp_of_the_largest) {
   meet_all("exact_topk, zfp, flat, ring",
            spar::compose(spar::selector::exact_topk{.density = 0.05}, spar::storage::zfp{.rate = 16}, spar::ring{}), 3);
 }
-#endif
 
 TEST(product_pairs, everything) {
   meet_all("everything, bfloat16, flat, ring", spar::compose(spar::storage::as_bfloat16{}, spar::ring{}), 3);

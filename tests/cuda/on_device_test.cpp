@@ -16,9 +16,7 @@
 #include <spar/transport/tracing.hpp>
 #include <spar/tree.hpp>
 
-#ifdef SPAR_HAS_ZFP
 #include <spar/cuda/values/zfp.cuh>
-#endif
 
 #include <gtest/gtest.h>
 
@@ -188,7 +186,6 @@ TEST_F(on_device, sends_values_that_a_codec_cannot_encode) {
   compare_with_host(compose(as_half{}, spar::recursive_doubling{.piece = 64}));
 }
 
-#ifdef SPAR_HAS_ZFP
 TEST_F(on_device, encodes_by_zfp) {
   using spar::storage::zfp, spar::storage::unsupported;
   cuda_double::reset(13);
@@ -210,7 +207,6 @@ TEST_F(on_device, encodes_by_zfp) {
   for (const auto& error : call(unsupported::exact)) EXPECT_EQ(error, "no error");
   EXPECT_TRUE(call(unsupported::rejected)[1].starts_with("zfp cannot encode NaN")) << call(unsupported::rejected)[1];
 }
-#endif
 
 TEST_F(on_device, runs_several_calls_at_once) {
   cuda_double::reset(11);

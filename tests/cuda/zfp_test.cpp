@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernels for zfp, on the host, against libzfp.
 #include "kernel_test.hpp"
+#include "support/libzfp.hpp"
 
 #include <spar/cuda/kernel/zfp.cuh>
-#include <spar/storage/zfp.hpp>
 
 #include <gtest/gtest.h>
 
@@ -20,34 +20,19 @@ namespace {
 
 using kernel_test::vector;
 
-/// Encodes by libzfp, 64 blocks at a time, like the storage `zfp`. Sets the bits after the last block to zero: libzfp
-/// leaves bits of values there, which mean nothing.
 template <class T>
 vector<std::uint32_t> by_libzfp(const vector<T>& x, unsigned bits) {
-  constexpr std::size_t portion = spar::detail::zfp_portion_values;
-  spar::detail::zfp_portion<T> codec(bits / 4.0);
-  vector<std::uint32_t> out;
-  for (std::size_t at = 0; at < x.size(); at += portion) {
-    const std::size_t count = std::min(portion, x.size() - at), bytes = spar::detail::zfp_bytes(bits / 4.0, count);
-    vector<std::uint32_t> words(bytes / 4);
-    codec.encode(x.data() + at, count, reinterpret_cast<std::byte*>(words.data()), bytes);
-    out.insert(out.end(), words.begin(), words.end());
-  }
-  for (std::size_t bit = (x.size() + 3) / 4 * bits; bit < 32 * out.size(); ++bit) out[bit / 32] &= ~(1U << bit % 32);
+  const auto words = spar_test::encoded_by_libzfp(x.data(), x.size(), bits);
+  vector<std::uint32_t> out(2 * words.size());
+  if (!out.empty()) std::memcpy(out.data(), words.data(), 8 * words.size());
   return out;
 }
 template <class T>
 vector<T> decoded_by_libzfp(const vector<std::uint32_t>& words, std::size_t n, unsigned bits) {
-  constexpr std::size_t portion = spar::detail::zfp_portion_values;
-  spar::detail::zfp_portion<T> codec(bits / 4.0);
-  vector<T> x(n);
-  const auto* in = reinterpret_cast<const std::byte*>(words.data());
-  for (std::size_t at = 0; at < n; at += portion) {
-    const std::size_t count = std::min(portion, n - at), bytes = spar::detail::zfp_bytes(bits / 4.0, count);
-    codec.decode(in, bytes, x.data() + at, count);
-    in += bytes;
-  }
-  return x;
+  std::vector<std::uint64_t> in(words.size() / 2);
+  if (!in.empty()) std::memcpy(in.data(), words.data(), 8 * in.size());
+  const auto x = spar_test::decoded_by_libzfp<T>(in, n, bits);
+  return vector<T>(x.begin(), x.end());
 }
 
 template <class T>
@@ -131,6 +116,26 @@ TEST(device_zfp, decodes_any_bits) {
     spar::kernel::start_zfp_decode(words.data(), 1000, bits, y.data(), nullptr);
     kernel_test::finish();
     EXPECT_TRUE(same_bits(x, decoded_by_libzfp<float>(words, 1000, bits))) << bits;
+    EXPECT_TRUE(same_bits(y, decoded_by_libzfp<double>(words, 1000, bits))) << bits;
+  }
+}
+
+/// Blocks whose values underflow: libzfp decodes fewer planes of them, which decide on the signs of zeros.
+TEST(device_zfp, decodes_blocks_below_the_smallest_double) {
+  std::mt19937_64 random(6);
+  for (unsigned bits = 64; bits <= 128; ++bits) {
+    vector<std::uint32_t> words(spar::kernel::zfp_words(1000, bits));
+    for (auto& w : words) w = static_cast<std::uint32_t>(random() & random() & random());
+    for (std::size_t block = 0; block < 250; ++block) { // a header with an exponent below 16
+      for (std::size_t i = 0; i < 12; ++i) {
+        const std::size_t bit = block * bits + i;
+        const bool is_set = i == 0 || (i < 5 && random() % 2 == 0);
+        words[bit / 32] = (words[bit / 32] & ~(1U << bit % 32)) | static_cast<std::uint32_t>(is_set) << bit % 32;
+      }
+    }
+    vector<double> y(1000);
+    spar::kernel::start_zfp_decode(words.data(), 1000, bits, y.data(), nullptr);
+    kernel_test::finish();
     EXPECT_TRUE(same_bits(y, decoded_by_libzfp<double>(words, 1000, bits))) << bits;
   }
 }

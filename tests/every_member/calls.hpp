@@ -9,7 +9,7 @@
 #include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
-#include <spar/storage/zfp_code.hpp>
+#include <spar/storage/zfp.hpp>
 #include <spar/strided.hpp>
 #include <spar/topology/flex_plan.hpp>
 #include <spar/topology/tree.hpp>

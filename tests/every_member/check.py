@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles every public member of the headers as a user's program would.
 
-check.py compile COMPILER FLAGS [SOURCE...] [--mpi FOLDERS] [--zfp]
+check.py compile COMPILER FLAGS [SOURCE...] [--mpi FOLDERS]
     compiles the sources (default: all) with -Wall -Wextra -Werror and FLAGS, one argument with blanks
-check.py covers COMPILER [--mpi FOLDERS] [--zfp]
+check.py covers COMPILER [--mpi FOLDERS]
     checks by the symbols of the object files that each public function of the reference is compiled
 
 FOLDERS are the include folders of an MPI library, separated by commas; without them, the sources for MPI are left out.
@@ -39,7 +39,7 @@ OPERATORS = ["()", "<=>", "->", "<<", ">>", "<=", ">=", "<", ">"]
 
 
 def options_of(arguments):
-    options = ["-std=c++20", f"-I{ROOT / 'include'}", *(["-DSPAR_HAS_ZFP=1"] if arguments.zfp else [])]
+    options = ["-std=c++20", f"-I{ROOT / 'include'}"]
     for folder in filter(None, arguments.mpi.split(",")):
         options += ["-isystem", folder]
     return options
@@ -122,8 +122,7 @@ def all_headers(arguments):
     for path in sorted((ROOT / "include").rglob("*.hpp")):
         name = path.relative_to(ROOT / "include").as_posix()
         needs_mpi = re.search(r"/mpi[^/]*$|/mpi/", name)
-        if not (re.search(r"cuda|/nccl|_json", name) or (needs_mpi and not arguments.mpi)
-                or (name.endswith("/zfp.hpp") and not arguments.zfp)):
+        if not (re.search(r"cuda|/nccl|_json", name) or (needs_mpi and not arguments.mpi)):
             yield f"#include <{name}>\n"
 
 
@@ -160,7 +159,6 @@ def main():
     parser.add_argument("flags", nargs="?", default="")
     parser.add_argument("sources", nargs="*")
     parser.add_argument("--mpi", default="")
-    parser.add_argument("--zfp", action="store_true")
     arguments = parser.parse_args()
     if arguments.what == "compile":
         faults = compile_sources(arguments)

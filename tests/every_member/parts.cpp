@@ -14,7 +14,7 @@
 #include <spar/storage/named_codec.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/storage/zfp_code.hpp>
+#include <spar/storage/zfp.hpp>
 #include <spar/strided.hpp>
 #include <spar/system/published.hpp>
 #include <spar/tolerance.hpp>

@@ -6,10 +6,8 @@
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
-#include <spar/tree.hpp>
-#ifdef SPAR_HAS_ZFP
 #include <spar/storage/zfp.hpp>
-#endif
+#include <spar/tree.hpp>
 
 #include <cstddef>
 #include <string_view>
@@ -69,13 +67,9 @@ inline constexpr auto quantised_storages = std::tuple{
     named_model("qsgd<8>", spar::storage::qsgd<8>{}),
     named_model("then<coo, qsgd<8>>", then<spar::storage::coo, spar::storage::qsgd<8>>{}),
 };
-#ifdef SPAR_HAS_ZFP
 inline constexpr auto zfp_storages = std::tuple{
     named_model("zfp", spar::storage::zfp{.rate = 16}),
 };
-#else
-inline constexpr std::tuple zfp_storages{};
-#endif
 inline constexpr auto all_storages = std::tuple_cat(exact_storages, short_storages, zfp_storages, quantised_storages);
 
 inline constexpr auto stream_codecs = std::tuple{

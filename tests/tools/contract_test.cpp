@@ -53,11 +53,9 @@ TEST(contract, is_kept_by_the_codecs_and_operations) {
   });
   EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<4>{}, 0)));
   EXPECT_NO_THROW(check_contract(erased_block_codec("qsgd", storage::qsgd<2>{.bucket = 64}, 0)));
-#ifdef SPAR_HAS_ZFP
   EXPECT_NO_THROW(check_contract(erased_block_codec("zfp", storage::zfp{.rate = 8}, 0)));
   EXPECT_NO_THROW(check_contract(
       erased_block_codec("zfp", storage::zfp{.rate = 16, .non_finite = storage::unsupported::exact}, 0)));
-#endif
   EXPECT_NO_THROW(check_contract(erased_operation("sum", sum{})));
   EXPECT_NO_THROW(check_contract(erased_operation("maximum", maximum{})));
   EXPECT_NO_THROW(check_contract(erased_operation("product", product{})));

@@ -4,7 +4,7 @@
 
 #include <spar/core/error.hpp>
 #include <spar/storage/codec.hpp>
-#include <spar/storage/zfp_code.hpp>
+#include <spar/storage/zfp.hpp>
 
 #include <charconv>
 #include <cstddef>
@@ -18,17 +18,15 @@
 
 namespace spar::storage {
 
-/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4` or `qsgd:8`. If a part of the program is
-/// linked with spar::zfp, `zfp:RATE` (RATE bits per value) is also a valid name. The compiler instantiates each
-/// collective only once for all these codecs. A piece with values that zfp cannot encode is sent uncompressed; a
-/// schedule that cannot send uncompressed pieces throws `invalid_argument`.
+/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8` or `zfp:RATE` (RATE bits per
+/// value). The compiler instantiates each collective only once for all these codecs. A piece with values that zfp
+/// cannot encode is sent uncompressed; a schedule that cannot send uncompressed pieces throws `invalid_argument`.
 class named_codec {
  public:
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "named";
 
-  /// Throws `invalid_argument` if `which` is an unknown name, needs zfp in a program built without zfp, or has a zfp
-  /// rate outside [4, 32].
+  /// Throws `invalid_argument` if `which` is an unknown name, or has a zfp rate outside [4, 32].
   explicit named_codec(std::string_view which = "none") : codec_(parse(which)) {}
 
   template <element T>
@@ -66,13 +64,13 @@ class named_codec {
   }
 
   /// Calls `f(codec)` for each codec of values of T, in the order of their names above. zfp takes part with each whole
-  /// rate, if a part of the program is linked with zfp and T is float or double.
+  /// rate, if T is float or double.
   template <element T, class F>
   static void for_each(F f) {
     for (const std::string_view which : {"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8"}) f(named_codec(which));
     if constexpr (block_codec<zfp, T>) {
       named_codec code;
-      for (int rate = 4; rate <= 32 && detail::zfp_library::is_linked(); ++rate) {
+      for (int rate = 4; rate <= 32; ++rate) {
         code.codec_ = zfp{.rate = static_cast<double>(rate), .non_finite = unsupported::exact};
         f(std::as_const(code));
       }
@@ -101,7 +99,6 @@ class named_codec {
       const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), code.rate);
       if (error == std::errc{} && end == rate.data() + rate.size()) {
         (void)code.encoded_bytes<float>(1);
-        (void)detail::zfp_library::linked();
         return code;
       }
     }

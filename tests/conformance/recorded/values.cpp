@@ -5,9 +5,7 @@
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/storage/codec.hpp>
-#ifdef SPAR_HAS_ZFP
 #include <spar/storage/zfp.hpp>
-#endif
 
 namespace spar_test::recorded {
 
@@ -39,10 +37,8 @@ std::vector<system> systems_of_values() {
       of_values<float>("compressed_bfloat16", compose(store::as_bfloat16{}, cheapest{})),
       on_slow_network(of_values<float>("compressed_bfloat16", compose(store::as_bfloat16{}, cheapest{}))),
       of_values<float>("compressed_flexreduce_qsgd8", [](on its) { return flexreduce(its.flex, store::qsgd<8>{}); }),
-#ifdef SPAR_HAS_ZFP
       of_values<float>("zfp_compressed_ring", compose(store::zfp{}, ring{})),
       of_values<float>("zfp_compressed_doubling", compose(store::zfp{}, recursive_doubling{})),
-#endif
       of_values<float>("collective_all_ssar_split", compose(selector::nonzeros{}, ssar_split{})),
       of_values<float>("collective_exact_topk_sparcml", compose(selector::exact_topk{.density = 0.01})),
       partial_of_everyone<float>("everyone_dense", cheapest{}),

@@ -14,9 +14,7 @@
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
 #include <spar/selector/threshold_reuse.hpp>
-#ifdef SPAR_HAS_ZFP
 #include <spar/storage/zfp.hpp>
-#endif
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -329,10 +327,8 @@ std::vector<block_policy> library_blocks() {
       erased_block_codec("half", storage::as_half{}, 0),
       erased_block_codec("qsgd8", storage::qsgd<8>{}, 0),
       erased_block_codec("qsgd4", storage::qsgd<4>{}, 0),
-#ifdef SPAR_HAS_ZFP
       erased_block_codec("zfp8", storage::zfp{.rate = 8}, 0),
       erased_block_codec("zfp16", storage::zfp{.rate = 16}, 0),
-#endif
   };
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Encodes vectors in device memory in one-dimensional fixed-rate zfp blocks, and decodes them, with the bits of libzfp
-// (Lindstrom 2014; libzfp 1.0, src/template/encode1.c). Needs no library.
+// (Lindstrom 2014).
 #pragma once
 
 #include <spar/core/host_device.hpp>
@@ -8,6 +8,7 @@
 #include <spar/cuda/kernel/fours.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
+#include <spar/storage/kernel/zfp/format.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,49 +17,6 @@
 namespace spar::kernel {
 
 namespace detail {
-
-/// The numbers of zfp's format for a type of values.
-template <class T>
-struct zfp_format {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
-  static constexpr bool is_double = std::is_same_v<T, double>;
-
-  using integer = std::conditional_t<is_double, std::int64_t, std::int32_t>;
-  using bits = std::make_unsigned_t<integer>;
-
-  static constexpr int planes = 8 * sizeof(T);
-  static constexpr int mantissa = is_double ? 52 : 23;
-  static constexpr int bias = is_double ? 1023 : 127;    // of exponents in the header
-  static constexpr unsigned header = is_double ? 12 : 9; // bits
-  static constexpr bits negabinary = static_cast<bits>(0xaaaaaaaaaaaaaaaaULL);
-  /// A block whose values are all smaller than 2^`smallest` is encoded as zeros: the scale would be infinite.
-  static constexpr int smallest = is_double ? -962 : -98;
-};
-
-/// A bit plane of a block: its four bits, of value i in bit i, and their code. The first `known` values have bits in
-/// this plane or in higher ones.
-struct zfp_plane {
-  unsigned bits, code, length, known;
-};
-
-/// Encodes a plane by group tests. `known` is that of the plane above.
-SPAR_HOST_DEVICE constexpr zfp_plane zfp_code_of(unsigned bits, unsigned known) {
-  // The bits of the known values, then for each further one whether there is any, and zeros up to it.
-  zfp_plane plane{bits, bits & ((1U << known) - 1), known, known};
-  unsigned rest = bits >> known;
-  const auto add = [&](bool bit) { plane.code |= (bit ? 1U : 0U) << plane.length++; };
-  while (plane.known < 4) {
-    add(rest != 0);
-    if (rest == 0) break;
-    for (; plane.known < 3; ++plane.known, rest >>= 1) { // that the last value has a bit needs no code
-      add((rest & 1) != 0);
-      if ((rest & 1) != 0) break;
-    }
-    ++plane.known;
-    rest >>= 1;
-  }
-  return plane;
-}
 
 /// The codes of all planes. In each table the plane above decides which part is used.
 struct zfp_tables {
@@ -196,7 +154,7 @@ __device__ void zfp_decode_block(unsigned limit, const std::uint16_t* codes, Wor
     for (T& v : x) v = 0;
     return;
   }
-  const int biased = static_cast<int>(next >> 1 & ((1U << (format::header - 1)) - 1)) - (format::planes - 2);
+  const auto exponent = static_cast<int>(next >> 1 & ((1U << (format::header - 1)) - 1));
   next >>= format::header;
   bits v[4] = {};
   unsigned part = 0, valid = 64 - format::header, words = 2;
@@ -240,19 +198,15 @@ __device__ void zfp_decode_block(unsigned limit, const std::uint16_t* codes, Wor
     const std::uint32_t bytes = zfp_bytes_of(planes);
     for (unsigned i = 0; i < 4; ++i) v[i] |= static_cast<bits>(bytes >> (8 * i) & 0xff) << lowest;
   }
-  for (bits& b : v) b = (b ^ format::negabinary) - format::negabinary;
+  for (bits& b : v) b = ((b & format::kept(exponent)) ^ format::negabinary) - format::negabinary;
   const auto halved = [](bits b) { return static_cast<bits>(static_cast<typename format::integer>(b) >> 1); };
   v[1] += halved(v[3]), v[3] -= halved(v[1]);
   v[1] += v[3], v[3] = 2 * v[3] - v[1];
   v[2] += v[0], v[0] = 2 * v[0] - v[2];
   v[1] += v[2], v[2] = 2 * v[2] - v[1];
   v[3] += v[0], v[0] = 2 * v[0] - v[3];
-  // The power of two with this biased exponent; a denormal number or 0 if the exponent is not positive.
-  const bits scale = biased > 0                   ? static_cast<bits>(biased) << format::mantissa
-                     : biased > -format::mantissa ? bits{1} << (format::mantissa - 1 + biased)
-                                                  : 0;
   for (int i = 0; i < 4; ++i)
-    x[i] = __builtin_bit_cast(T, scale) * static_cast<T>(static_cast<typename format::integer>(v[i]));
+    x[i] = format::factor(exponent) * static_cast<T>(static_cast<typename format::integer>(v[i]));
 }
 
 /// Each warp processes 32 blocks, whose bits fill `limit` words of 32 bits; each lane processes a block.

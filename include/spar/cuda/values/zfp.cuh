@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The storage zfp on a device, with the bits of libzfp, which only the host needs.
+// The storage zfp on a device, with the bits of the host.
 #pragma once
 
 #include <spar/core/non_finite.hpp>
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/values/codecs.cuh>
-#include <spar/storage/zfp_code.hpp>
+#include <spar/storage/zfp.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The transform of zfp blocks in vectors of 16 bytes, and loads and stores of bits.
+#pragma once
+
+#include <spar/storage/kernel/zfp/format.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace spar::kernel::detail {
+
+/// The number of blocks in a group. The codes of a group fill whole bytes at any rate.
+inline constexpr unsigned zfp_blocks = 16;
+
+static_assert(std::endian::native == std::endian::little, "the storage zfp needs a little-endian machine");
+
+[[gnu::always_inline]] inline std::uint64_t zfp_load(const std::byte* from) {
+  std::uint64_t word;
+  std::memcpy(&word, from, 8);
+  return word;
+}
+[[gnu::always_inline]] inline void zfp_store(std::byte* to, std::uint64_t word) { std::memcpy(to, &word, 8); }
+/// The lowest `count` bits.
+constexpr std::uint64_t zfp_mask(unsigned count) { return count < 64 ? (std::uint64_t{1} << count) - 1 : ~0ULL; }
+
+/// Exchanges the bits in `mask` with those `Distance` bits above.
+template <unsigned Distance, class V>
+[[gnu::always_inline]] inline V zfp_exchange(V x, std::uint32_t mask) {
+  const V differ = (x ^ x >> Distance) & mask;
+  return x ^ differ ^ differ << Distance;
+}
+
+/// Vectors of 16 bytes with a value, or a number of its size, of each of some blocks.
+template <class T>
+struct zfp_lanes {
+  using format = zfp_format<T>;
+  using value [[gnu::vector_size(16)]] = T;
+  using integer [[gnu::vector_size(16)]] = typename format::integer;
+  using bits [[gnu::vector_size(16)]] = typename format::bits;
+  static constexpr std::size_t count = 16 / sizeof(T);
+
+  // Loops over the four values of a block are unrolled by hand: g++ -O2 would keep the values in memory.
+
+  /// Loads the blocks at `x`: value i of each block to v[i]; and stores them.
+  [[gnu::always_inline]] static void load(const T* x, value (&v)[4]) {
+    const value m0 = at(x), m1 = at(x + count), m2 = at(x + 2 * count), m3 = at(x + 3 * count);
+    const value a = every_second<0>(m0, m1), b = every_second<1>(m0, m1);
+    const value c = every_second<0>(m2, m3), d = every_second<1>(m2, m3);
+    v[0] = every_second<0>(a, c), v[1] = every_second<0>(b, d);
+    v[2] = every_second<1>(a, c), v[3] = every_second<1>(b, d);
+  }
+  [[gnu::always_inline]] static void store(const value (&v)[4], T* x) {
+    const value a = zipped<0>(v[0], v[2]), b = zipped<0>(v[1], v[3]);
+    const value c = zipped<1>(v[0], v[2]), d = zipped<1>(v[1], v[3]);
+    const value m[4] = {zipped<0>(a, b), zipped<1>(a, b), zipped<0>(c, d), zipped<1>(c, d)};
+    std::memcpy(x, &m, sizeof(m));
+  }
+
+  /// Computes the coefficients of blocks, in negabinary, and their headers.
+  [[gnu::always_inline]] static void transform(const value (&v)[4], bits (&u)[4], bits& header) {
+    const integer top = larger(larger(magnitude(v[0]), magnitude(v[1])), larger(magnitude(v[2]), magnitude(v[3])));
+    const bits exponent = __builtin_bit_cast(bits, top) >> format::mantissa;
+    const auto is_nonzero =
+        __builtin_bit_cast(bits, __builtin_bit_cast(integer, exponent) > format::smallest + format::bias - 1);
+    header = (2 * exponent + 3) & is_nonzero;
+    const auto scale = __builtin_bit_cast(
+        value, ((2 * format::bias + format::planes - 3 - exponent) << format::mantissa) & is_nonzero);
+    bits a = truncated(v[0] * scale), b = truncated(v[1] * scale), c = truncated(v[2] * scale),
+         d = truncated(v[3] * scale);
+    a += d, a = half(a), d -= a;
+    c += b, c = half(c), b -= c;
+    a += c, a = half(a), c -= a;
+    d += b, d = half(d), b -= d;
+    d += half(b), b -= half(d);
+    u[0] = negabinary(a), u[1] = negabinary(b), u[2] = negabinary(c), u[3] = negabinary(d);
+  }
+  /// The inverse of `transform`, with the factors of the blocks.
+  [[gnu::always_inline]] static void inverse(const bits (&u)[4], value factor, value (&v)[4]) {
+    bits a = binary(u[0]), b = binary(u[1]), c = binary(u[2]), d = binary(u[3]);
+    b += half(d), d -= half(b);
+    b += d, d += d - b;
+    c += a, a += a - c;
+    b += c, c += c - b;
+    d += a, a += a - d;
+    v[0] = floating(a) * factor, v[1] = floating(b) * factor, v[2] = floating(c) * factor, v[3] = floating(d) * factor;
+  }
+
+ private:
+  [[gnu::always_inline]] static integer magnitude(value x) {
+    return __builtin_bit_cast(integer, __builtin_bit_cast(bits, x) << 1 >> 1);
+  }
+  [[gnu::always_inline]] static integer larger(integer a, integer b) { return a > b ? a : b; }
+  [[gnu::always_inline]] static bits truncated(value x) {
+    return __builtin_bit_cast(bits, __builtin_convertvector(x, integer));
+  }
+  [[gnu::always_inline]] static value floating(bits x) {
+    return __builtin_convertvector(__builtin_bit_cast(integer, x), value);
+  }
+  [[gnu::always_inline]] static bits negabinary(bits x) { return (x + format::negabinary) ^ format::negabinary; }
+  [[gnu::always_inline]] static bits binary(bits x) { return (x ^ format::negabinary) - format::negabinary; }
+  [[gnu::always_inline]] static value at(const T* x) {
+    value v;
+    std::memcpy(&v, x, sizeof(v));
+    return v;
+  }
+  [[gnu::always_inline]] static bits half(bits x) {
+    return __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1);
+  }
+  /// Of the values of a and b: those at even (odd) positions if First is 0 (1).
+  template <int First>
+  [[gnu::always_inline]] static value every_second(value a, value b) {
+    if constexpr (count == 4)
+      return __builtin_shufflevector(a, b, First, First + 2, First + 4, First + 6);
+    else
+      return __builtin_shufflevector(a, b, First, First + 2);
+  }
+  /// The values of a and b in turn: of their lower (upper) halves if Half is 0 (1).
+  template <int Half>
+  [[gnu::always_inline]] static value zipped(value a, value b) {
+    if constexpr (count == 4)
+      return __builtin_shufflevector(a, b, 2 * Half, 4 + 2 * Half, 1 + 2 * Half, 5 + 2 * Half);
+    else
+      return __builtin_shufflevector(a, b, Half, 2 + Half);
+  }
+};
+
+} // namespace spar::kernel::detail

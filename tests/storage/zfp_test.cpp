@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The coders of zfp blocks on the host: the bytes and values of libzfp, and recorded ones where libzfp is missing.
+#include "support/extent.hpp"
+
+#include <spar/core/util/crc32c.hpp>
+#include <spar/storage/kernel/zfp/coder.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#ifdef SPAR_TEST_LIBZFP
+#include "support/libzfp.hpp"
+#endif
+
+namespace {
+
+using spar::kernel::detail::zfp_coder;
+
+template <class T>
+struct named_coder {
+  std::string name;
+  zfp_coder<T> coder;
+};
+/// The coders that this processor can run.
+template <class T>
+std::vector<named_coder<T>> coders() {
+  return {{"portable", spar::kernel::detail::zfp_portable<T>}};
+}
+
+enum kind { noise, smooth, heavy_tails, zeros, few_nonzeros, any_magnitude, tiny, constant, powers, mixed, kinds };
+
+/// Values of a kind. Uses no function whose result depends on the library, and no product that rounds before a sum,
+/// which a fused multiply-add would round otherwise.
+template <class T>
+std::vector<T> values_of(int kind, std::size_t n, std::uint64_t seed) {
+  using limits = std::numeric_limits<T>;
+  std::mt19937_64 random(seed);
+  const auto uniform = [&] { return static_cast<double>(static_cast<std::int64_t>(random())) * 0x1p-63; };
+  const auto normal = [&] { return uniform() + uniform() + uniform(); };
+  const auto sign = [&] { return random() % 2 == 0 ? 1.0 : -1.0; };
+  const auto scaled = [&](double x, std::int64_t power) {
+    return static_cast<T>(std::ldexp(x, static_cast<int>(power)));
+  };
+  const auto below = [&](std::uint64_t end) { return static_cast<std::int64_t>(random() % end); };
+  const std::int64_t least = std::is_same_v<T, float> ? -98 : -962; // smaller blocks are encoded as zeros
+  double slope = 0.01, level = 0;
+  std::vector<T> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i % 512 == 0) slope = 0.01 * uniform();
+    slope += 0x1p-17 * uniform(), level += slope;
+    if (level > 2 || level < -2) slope = -slope;
+    switch (kind) {
+    case noise:
+      x[i] = static_cast<T>(normal());
+      break;
+    case smooth:
+      x[i] = static_cast<T>(level);
+      break;
+    case heavy_tails:
+      x[i] = static_cast<T>(1e-3 * normal() / (0x1p-20 + std::abs(uniform())));
+      break;
+    case zeros:
+      x[i] = random() % 2 == 0 ? T(0) : -T(0);
+      break;
+    case few_nonzeros:
+      x[i] = random() % 10 == 0 ? static_cast<T>(normal()) : T(0);
+      break;
+    case any_magnitude:
+      x[i] = scaled(uniform(), limits::min_exponent - 20 + below(limits::max_exponent - limits::min_exponent + 17));
+      break;
+    case tiny:
+      x[i] = random() % 16 == 0 ? limits::denorm_min() : scaled(uniform(), least - 6 + below(12));
+      break;
+    case constant:
+      x[i] = i % 4 == 0 ? static_cast<T>(normal()) : x[i - 1];
+      break;
+    case powers:
+      x[i] = scaled(sign() * (1 + limits::epsilon() / 2 * (static_cast<double>(below(3)) - 1)), below(8));
+      break;
+    default:
+      x[i] = scaled(normal(), -below(40));
+      break;
+    }
+  }
+  return x;
+}
+
+template <class T>
+std::size_t bytes_of(std::size_t n, unsigned limit) {
+  return ((n + 3) / 4 * limit + 63) / 64 * 8;
+}
+/// Encodes into memory of exactly the right size.
+template <class T>
+std::vector<std::byte> encoded(const zfp_coder<T>& coder, const std::vector<T>& x, unsigned limit) {
+  const std::unique_ptr<std::byte[]> exact(new std::byte[bytes_of<T>(x.size(), limit)]);
+  spar::kernel::detail::zfp_encode_by(coder, x.data(), x.size(), limit, exact.get());
+  return {exact.get(), exact.get() + bytes_of<T>(x.size(), limit)};
+}
+template <class T>
+std::vector<T> decoded(const zfp_coder<T>& coder, const std::vector<std::byte>& in, std::size_t n, unsigned limit) {
+  std::vector<T> x(n, T(7));
+  x.shrink_to_fit();
+  spar::kernel::detail::zfp_decode_by(coder, in.data(), n, limit, x.data());
+  return x;
+}
+
+template <class A, class B>
+bool same_bits(const std::vector<A>& a, const std::vector<B>& b) {
+  return a.size() * sizeof(A) == b.size() * sizeof(B) &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(A)) == 0);
+}
+template <class A>
+std::uint32_t checksum(const std::vector<A>& a) {
+  return spar::crc32c(a.data(), a.size() * sizeof(A));
+}
+
+template <class T>
+class zfp_coders : public testing::Test {};
+using types = testing::Types<float, double>;
+TYPED_TEST_SUITE(zfp_coders, types, );
+
+/// The checksums of the bytes and of the decoded values of each kind, over all rates, as libzfp has them.
+template <class T>
+constexpr std::array<std::array<std::uint32_t, 2>, kinds> recorded{};
+template <>
+constexpr std::array<std::array<std::uint32_t, 2>, kinds> recorded<float>{{
+    {0x26566b5c, 0xa0684351},
+    {0x9f797755, 0x72a65bc1},
+    {0x2f8b78a8, 0xb26c9176},
+    {0x19c79c6c, 0x533779a5},
+    {0x31ec0278, 0xeb39cf93},
+    {0x76e1108f, 0x96b73da6},
+    {0xf41a7b12, 0x37e87341},
+    {0x9f4df3bc, 0x1ca54435},
+    {0xcd94c5e7, 0x8837d68a},
+    {0x709d103a, 0xb5de0100},
+}};
+template <>
+constexpr std::array<std::array<std::uint32_t, 2>, kinds> recorded<double>{{
+    {0xbba57135, 0x7473e3ef},
+    {0x4557b470, 0x43271b17},
+    {0xd972f69e, 0x14c3bc23},
+    {0x19c79c6c, 0xc90cf4df},
+    {0x34e789c3, 0xdcda6670},
+    {0xfb30eab8, 0x10bd77ef},
+    {0x1cfc654d, 0x4a5048ee},
+    {0x99e0047c, 0x07208336},
+    {0xf113f0d6, 0x615c6cfe},
+    {0x9fa5819a, 0xdc4233f7},
+}};
+
+TYPED_TEST(zfp_coders, have_the_recorded_bytes_and_values) {
+  using T = TypeParam;
+  for (const auto& [name, coder] : coders<T>()) {
+    for (int kind = 0; kind < kinds; ++kind) {
+      std::vector<std::uint32_t> bytes, values;
+      for (unsigned limit = 16; limit <= 128; ++limit) {
+        const auto x = values_of<T>(kind, 777, limit);
+        const auto out = encoded(coder, x, limit);
+        bytes.push_back(checksum(out));
+        values.push_back(checksum(decoded(coder, out, x.size(), limit)));
+      }
+      EXPECT_EQ(checksum(bytes), recorded<T>[static_cast<std::size_t>(kind)][0]) << name << ", kind " << kind;
+      EXPECT_EQ(checksum(values), recorded<T>[static_cast<std::size_t>(kind)][1]) << name << ", kind " << kind;
+    }
+  }
+}
+
+#ifdef SPAR_TEST_LIBZFP
+using spar_test::decoded_by_libzfp, spar_test::encoded_by_libzfp;
+
+template <class T>
+void expect_as_libzfp(const std::vector<T>& x, unsigned limit, const std::string& what) {
+  const auto words = encoded_by_libzfp(x.data(), x.size(), limit);
+  const auto values = decoded_by_libzfp<T>(words, x.size(), limit);
+  std::vector<std::byte> bytes(8 * words.size());
+  if (!words.empty()) std::memcpy(bytes.data(), words.data(), bytes.size());
+  for (const auto& [name, coder] : coders<T>()) {
+    EXPECT_TRUE(same_bits(encoded(coder, x, limit), words)) << name << ", " << what << ", " << limit << " bits";
+    EXPECT_TRUE(same_bits(decoded(coder, bytes, x.size(), limit), values))
+        << name << ", " << what << ", " << limit << " bits";
+  }
+}
+
+TYPED_TEST(zfp_coders, have_the_bytes_and_values_of_libzfp) {
+  const std::size_t blocks = spar_test::is_full() ? 1'000'000 : spar_test::is_shortened ? 2000 : 100'000;
+  for (int kind = 0; kind < kinds; ++kind) {
+    const auto x = values_of<TypeParam>(kind, 4 * blocks, static_cast<std::uint64_t>(kind));
+    for (unsigned rate = 4; rate <= 32; ++rate) expect_as_libzfp(x, 4 * rate, "kind " + std::to_string(kind));
+  }
+}
+
+TYPED_TEST(zfp_coders, have_the_bytes_and_values_of_libzfp_for_every_size_of_a_block) {
+  for (int kind = 0; kind < kinds; ++kind) {
+    const auto x = values_of<TypeParam>(kind, 2000, 100 + static_cast<std::uint64_t>(kind));
+    for (unsigned limit = 16; limit <= 128; ++limit) expect_as_libzfp(x, limit, "kind " + std::to_string(kind));
+  }
+}
+
+TYPED_TEST(zfp_coders, have_the_bytes_and_values_of_libzfp_for_every_length) {
+  for (std::size_t n = 0; n <= 200; ++n) {
+    const auto x = values_of<TypeParam>(noise, n, n);
+    for (const unsigned limit : {16U, 17U, 32U, 50U, 64U, 65U, 128U})
+      expect_as_libzfp(x, limit, std::to_string(n) + " values");
+  }
+}
+
+/// Bits that no encoder writes: many planes of zeros, codes that end at the limit, exponents of denormal numbers.
+TYPED_TEST(zfp_coders, decode_any_bits_as_libzfp_does) {
+  using T = TypeParam;
+  constexpr unsigned header = std::is_same_v<T, double> ? 12 : 9;
+  const std::size_t blocks = spar_test::is_full() ? 100'000 : spar_test::is_shortened ? 500 : 3000;
+  std::mt19937_64 random(1);
+  for (unsigned limit = 16; limit <= 128; ++limit) {
+    std::vector<std::uint64_t> words((blocks * limit + 63) / 64);
+    for (auto& word : words) {
+      word = random();
+      for (std::uint64_t sparser = random() % 4; sparser > 0; --sparser) word &= random();
+    }
+    const auto set = [&](std::size_t bit, bool to) {
+      words[bit / 64] = (words[bit / 64] & ~(std::uint64_t{1} << bit % 64)) | std::uint64_t{to} << bit % 64;
+    };
+    for (std::size_t block = 0; block < blocks; ++block) {
+      if (random() % 8 != 0) set(block * limit, true); // else zeros, half of the time
+      for (unsigned i = 5; i < header && block % 4 == 0; ++i) set(block * limit + i, false); // a small exponent
+    }
+    std::vector<std::byte> bytes(8 * words.size());
+    std::memcpy(bytes.data(), words.data(), bytes.size());
+    const auto expected = decoded_by_libzfp<T>(words, 4 * blocks, limit);
+    for (const auto& [name, coder] : coders<T>())
+      EXPECT_TRUE(same_bits(decoded(coder, bytes, 4 * blocks, limit), expected)) << name << ", " << limit << " bits";
+  }
+}
+#else
+TYPED_TEST(zfp_coders, have_the_bytes_and_values_of_libzfp) { GTEST_SKIP() << "no libzfp"; }
+#endif
+
+} // namespace
