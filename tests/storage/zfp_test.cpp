@@ -195,7 +195,7 @@ void expect_as_libzfp(const std::vector<T>& x, unsigned limit, const std::string
 }
 
 TYPED_TEST(zfp_coders, have_the_bytes_and_values_of_libzfp) {
-  const std::size_t blocks = spar_test::is_full() ? 1'000'000 : spar_test::is_shortened ? 2000 : 100'000;
+  const std::size_t blocks = spar_test::is_full() ? 1'000'000 : spar_test::is_shortened ? 2000 : 20'000;
   for (int kind = 0; kind < kinds; ++kind) {
     const auto x = values_of<TypeParam>(kind, 4 * blocks, static_cast<std::uint64_t>(kind));
     for (unsigned rate = 4; rate <= 32; ++rate) expect_as_libzfp(x, 4 * rate, "kind " + std::to_string(kind));
