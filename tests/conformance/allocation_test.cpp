@@ -332,6 +332,8 @@ TEST(dense_allocations, none_after_the_first_call) {
       dense_schedules());
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::ring>>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::recursive_doubling>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::two_shot>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::one_shot>>>();
   expect_no_dense_allocations<strided_allreduce>();
 }
 

@@ -42,7 +42,8 @@ spar::tree uneven_hosts(spar::rank_t ranks) {
 }
 
 /// Each algorithm as a number, so that one program is compiled for all of them.
-enum kind { ring, doubling, flexreduce, chosen };
+enum kind { ring, doubling, two_shot, one_shot, flexreduce, chosen };
+constexpr std::array kinds{ring, doubling, two_shot, one_shot, flexreduce};
 
 struct program {
   kind which;
@@ -60,6 +61,10 @@ struct program {
       return with(spar::compose(codec, spar::ring{.piece = piece}));
     case doubling:
       return with(spar::compose(codec, spar::recursive_doubling{.piece = piece}));
+    case two_shot:
+      return with(spar::compose(codec, spar::two_shot{.piece = piece}));
+    case one_shot:
+      return with(spar::compose(codec, spar::one_shot{.piece = piece}));
     case flexreduce:
       return with(spar::flexreduce(*plan, codec));
     default:
@@ -79,6 +84,10 @@ double encodings(kind which, spar::rank_t ranks, const spar::flex_plan& plan) {
   switch (which) {
   case ring:
     return static_cast<double>(spar::ring::encodings(ranks));
+  case two_shot:
+    return static_cast<double>(spar::two_shot::encodings(ranks));
+  case one_shot:
+    return static_cast<double>(spar::one_shot::encodings(ranks));
   case flexreduce:
     return static_cast<double>(spar::chains::encodings(plan));
   default:
@@ -153,6 +162,10 @@ struct bad_options {
     EXPECT_THROW(
         (void)spar::start_allreduce(net, std::span(x), spar::compose(named(), spar::recursive_doubling{.piece = 0})),
         spar::invalid_argument);
+    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x), spar::compose(named(), spar::two_shot{.piece = 0})),
+                 spar::invalid_argument);
+    EXPECT_THROW((void)spar::start_allreduce(net, std::span(x), spar::compose(named(), spar::one_shot{.piece = 0})),
+                 spar::invalid_argument);
     EXPECT_THROW((void)spar::start_allreduce(net, std::span(x),
                                              spar::compose(spar::storage::qsgd<8>{.bucket = 0}, spar::ring{})),
                  spar::invalid_argument);
@@ -244,7 +257,7 @@ TEST(compressed_allreduce, is_right_on_any_number_of_ranks) {
 TEST(compressed_allreduce, is_right_for_all_short_lengths) {
   for (std::size_t n = 0; n <= 70; ++n) {
     for (const char* codec : codecs()) {
-      for (const kind which : {ring, doubling, flexreduce}) {
+      for (const kind which : kinds) {
         for (const spar::rank_t ranks : is_full() ? std::span(all_ranks) : std::span(all_ranks).subspan(2, 1)) {
           expect_right(mode::sim, which, codec, random_vectors(ranks, n, n), n % 9 + 1);
         }
@@ -256,7 +269,7 @@ TEST(compressed_allreduce, is_right_for_all_short_lengths) {
 TEST(compressed_allreduce, is_right_on_many_ranks_in_the_simulator) {
   for (const spar::rank_t ranks : many_ranks()) {
     for (const char* codec : is_shortened || ranks > 64 ? std::vector<const char*>{"bf16"} : codecs()) {
-      for (const kind which : {ring, doubling, flexreduce}) {
+      for (const kind which : kinds) {
         expect_right(mode::sim, which, codec, random_vectors(ranks, 300, 2), 50);
       }
     }
@@ -308,6 +321,33 @@ std::vector<float> doubling_by_hand(const named& codec, vectors x, std::size_t p
   return x[0];
 }
 
+/// Two-shot: the owner of a block adds, in the order of ranks, what the others have encoded and its own values, and
+/// encodes the sum.
+std::vector<float> two_shot_by_hand(const named& codec, const vectors& x, std::size_t piece) {
+  const spar::uniform_ownership owner{x[0].size(), static_cast<spar::rank_t>(x.size())};
+  std::vector<float> all;
+  for (std::size_t b = 0; b < x.size(); ++b) {
+    const auto range = owner[static_cast<spar::rank_t>(b)];
+    const auto block = [&](std::size_t rank) {
+      const std::span<const float> values = std::span(x[rank]).subspan(range.begin, range.size());
+      const std::vector<float> exact(values.begin(), values.end());
+      return rank == b ? exact : encoded(codec, exact, piece);
+    };
+    std::vector<float> sum = block(0);
+    for (std::size_t rank = 1; rank < x.size(); ++rank) sum = sum_of(sum, block(rank));
+    sum = encoded(codec, sum, piece);
+    all.insert(all.end(), sum.begin(), sum.end());
+  }
+  return all;
+}
+
+/// One-shot: every rank adds, in the order of ranks, what all ranks have encoded.
+std::vector<float> one_shot_by_hand(const named& codec, const vectors& x, std::size_t piece) {
+  std::vector<float> sum = encoded(codec, x[0], piece);
+  for (std::size_t rank = 1; rank < x.size(); ++rank) sum = sum_of(sum, encoded(codec, x[rank], piece));
+  return sum;
+}
+
 TEST(compressed_allreduce, is_what_the_codec_makes_of_each_hop) {
   for (const std::string codec : codecs()) {
     if (codec.starts_with("qsgd")) continue; // qsgd rounds at random
@@ -317,6 +357,10 @@ TEST(compressed_allreduce, is_what_the_codec_makes_of_each_hop) {
         const vectors x = random_vectors(ranks, n, 11);
         const auto by_ring = reduced(mode::threads, ring, codec.c_str(), x, 100);
         EXPECT_TRUE(same(by_ring.x[0], ring_by_hand(named(codec), x, 100)));
+        const auto in_two = reduced(mode::threads, two_shot, codec.c_str(), x, 100);
+        EXPECT_TRUE(same(in_two.x[0], two_shot_by_hand(named(codec), x, 100)));
+        const auto in_one = reduced(mode::threads, one_shot, codec.c_str(), x, 100);
+        EXPECT_TRUE(same(in_one.x[0], one_shot_by_hand(named(codec), x, 100)));
         if (!std::has_single_bit(static_cast<unsigned>(ranks))) continue;
         const auto by_doubling = reduced(mode::threads, doubling, codec.c_str(), x, 100);
         EXPECT_TRUE(same(by_doubling.x[0], doubling_by_hand(named(codec), x, 100)));
@@ -325,7 +369,7 @@ TEST(compressed_allreduce, is_what_the_codec_makes_of_each_hop) {
   }
 }
 
-/// Sums by the ring, then by recursive doubling.
+/// Sums by the ring, then by recursive doubling, then in two shots and in one.
 struct of_doubles {
   named codec;
   std::vector<std::vector<double>>* x;
@@ -336,6 +380,10 @@ struct of_doubles {
     co_await std::move(by_ring);
     auto by_doubling = spar::start_allreduce(net, mine, spar::compose(codec, spar::recursive_doubling{.piece = 100}));
     co_await std::move(by_doubling);
+    auto in_two = spar::start_allreduce(net, mine, spar::compose(codec, spar::two_shot{.piece = 100}));
+    co_await std::move(in_two);
+    auto in_one = spar::start_allreduce(net, mine, spar::compose(codec, spar::one_shot{.piece = 100}));
+    co_await std::move(in_one);
   }
 };
 
@@ -360,15 +408,17 @@ TEST(compressed_allreduce, takes_doubles) {
       // The values are smooth, so zfp's error is far below its bound; the last sum has the largest value.
       const bool is_zfp = std::string(codec).starts_with("zfp");
       const double e = is_zfp ? (std::string(codec) == "zfp:8" ? 1e-2 : 1e-3) : named(codec).relative_error<double>();
-      const double most = 2.0 * ranks * ranks;
-      for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(x[0][i], ranks * expected[i], 2 * ranks * e * most + 1e-12) << i;
+      const double times = std::pow(ranks, 3); // what the three sums after the first multiply the values by
+      const double most = 2.0 * ranks * times;
+      for (std::size_t i = 0; i < n; ++i)
+        ASSERT_NEAR(x[0][i], times * expected[i], (2 * ranks + 3) * e * most + 1e-12 * times) << i;
     }
   }
 }
 
 TEST(compressed_allreduce, has_the_same_bits_in_every_order_of_arrival) {
   for (const char* codec : codecs()) {
-    for (const kind which : {ring, doubling, flexreduce}) {
+    for (const kind which : kinds) {
       const auto x = random_vectors(7, 2000, 5);
       const auto first = reduced(mode::threads, which, codec, x, 128);
       for (const mode where : all_modes)
@@ -392,6 +442,22 @@ TEST(compressed_allreduce, counts_are_those_of_the_paper) {
         EXPECT_EQ(c.bytes_sent, 2 * (p - 1) * (n / p) * 2) << "P = " << p;
         EXPECT_EQ(c.plain_bytes_sent, 2 * c.bytes_sent) << "P = " << p;
       }
+      for (const auto& c : reduced(mode::sim, two_shot, "bf16", x, piece).cost) {
+        EXPECT_EQ(c.compressions, pieces * p) << "P = " << p;
+        EXPECT_EQ(c.decompressions, pieces * (2 * p - 1)) << "P = " << p;
+        EXPECT_EQ(c.messages_sent, pieces * 2 * (p - 1)) << "P = " << p;
+        EXPECT_EQ(c.messages_received, pieces * 2 * (p - 1)) << "P = " << p;
+        EXPECT_EQ(c.bytes_sent, 2 * (p - 1) * (n / p) * 2) << "P = " << p;
+        EXPECT_EQ(c.plain_bytes_sent, 2 * c.bytes_sent) << "P = " << p;
+      }
+      const std::uint64_t of_vector = p == 1 ? 0 : (n - 1) / piece + 1;
+      for (const auto& c : reduced(mode::sim, one_shot, "bf16", x, piece).cost) {
+        EXPECT_EQ(c.compressions, of_vector) << "P = " << p;
+        EXPECT_EQ(c.decompressions, of_vector * p) << "P = " << p;
+        EXPECT_EQ(c.messages_sent, of_vector * (p - 1)) << "P = " << p;
+        EXPECT_EQ(c.messages_received, of_vector * (p - 1)) << "P = " << p;
+        EXPECT_EQ(c.bytes_sent, (p - 1) * n * 2) << "P = " << p;
+      }
     }
   }
   for (const spar::rank_t ranks : {2, 4, 8}) {
@@ -409,10 +475,66 @@ TEST(compressed_allreduce, counts_are_those_of_the_paper) {
   }
 }
 
+/// A block of every length is one message to and one from its owner if it is not longer than a piece, also of no
+/// values; the blocks of all ranks have the same number of pieces, of which the last may be empty.
+TEST(compressed_allreduce, two_shots_send_two_messages_to_each_rank_per_piece) {
+  for (const spar::rank_t ranks : all_ranks) {
+    const auto p = static_cast<std::uint64_t>(ranks);
+    for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, p - 1, p, 7 * p, 8 * p, 8 * p + 1, 9 * p - 1}) {
+      const std::uint64_t pieces = n > 8 * p ? 2 : 1, largest = (n + p - 1) / p;
+      const auto all = reduced(mode::sim, two_shot, "bf16", random_vectors(ranks, n, 3), 8);
+      for (std::size_t r = 0; r < all.cost.size(); ++r) {
+        const std::uint64_t own = r < n % p ? largest : n / p;
+        EXPECT_EQ(all.cost[r].messages_sent, 2 * pieces * (p - 1)) << "P = " << p << ", n = " << n;
+        EXPECT_EQ(all.cost[r].bytes_sent, p == 1 ? 0 : 2 * (n - own) + 2 * (p - 1) * own)
+            << "P = " << p << ", n = " << n;
+      }
+    }
+  }
+}
+
+/// The seconds of a call whose messages take 20 us and whose bytes take no time: a hop each.
+TEST(compressed_allreduce, two_shots_take_two_hops) {
+  for (const spar::rank_t ranks : {2, 5, 16}) {
+    for (const kind which : {two_shot, one_shot}) {
+      auto x = random_vectors(ranks, 3000, 3);
+      std::vector<spar::statistics> cost(x.size());
+      spar::simulator simulator(ranks, {.latency = 20e-6, .bandwidth = 1e30});
+      simulator.run(program{which, named("qsgd:8"), 32768, &x, nullptr, &cost});
+      EXPECT_NEAR(simulator.time(), which == two_shot ? 40e-6 : 20e-6, 1e-9) << "P = " << ranks;
+    }
+  }
+}
+
+/// A split-allgather whose two phases use the same block codec.
+struct dense_split {
+  named codec;
+  vectors* x;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const std::span<float> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    auto pending = spar::start_allreduce(net, mine, spar::compose(codec, spar::dsar_split{}));
+    co_await pending;
+  }
+};
+
+/// Both encode twice, draw the same random numbers if pieces are whole buckets, and add in the order of ranks.
+TEST(compressed_allreduce, two_shots_have_the_bits_of_a_split_allgather) {
+  for (const char* codec : {"qsgd:8", "qsgd:4", "bf16"}) {
+    for (const spar::rank_t ranks : {2, 3, 8, 17}) {
+      auto x = random_vectors(ranks, 5000, 2);
+      const auto got = reduced(mode::sim, two_shot, codec, x, 1024);
+      run_sim(ranks, dense_split{named(codec), &x});
+      for (std::size_t r = 0; r < x.size(); ++r)
+        ASSERT_TRUE(same(got.x[r], x[r])) << codec << ", P = " << ranks << ", rank " << r;
+    }
+  }
+}
+
 TEST(compressed_allreduce, what_a_codec_cannot_carry_travels_as_it_is) {
   for (const char* codec : codecs()) {
     if (std::string(codec).starts_with("qsgd")) continue; // qsgd has its own encoding of NaN and infinities
-    for (const kind which : {ring, doubling, flexreduce}) {
+    for (const kind which : kinds) {
       for (const spar::rank_t ranks : {2, 3, 8}) {
         vectors x = random_vectors(ranks, 1000, 1);
         x[1][333] = std::numeric_limits<float>::quiet_NaN();
@@ -512,6 +634,8 @@ void expect_nothing_lost(const Algorithm& algorithm) {
 TEST(compressed_allreduce, keeps_in_residuals_what_it_loses) {
   expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::ring{.piece = 100}));
   expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::recursive_doubling{.piece = 100}));
+  expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::two_shot{.piece = 100}));
+  expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::one_shot{.piece = 100}));
 }
 
 TEST(compressed_allreduce, split_allgather_takes_any_codec) {
@@ -589,6 +713,8 @@ TEST(error_bound, holds_for_adversarial_values) {
           if (!runs_case(4, p, c, position_of(where))) continue;
           check(spar::compose(codec, spar::ring{}), reduced(where, ring, all_codecs[c], x, 256).x);
           check(spar::compose(codec, spar::recursive_doubling{}), reduced(where, doubling, all_codecs[c], x, 256).x);
+          check(spar::compose(codec, spar::two_shot{}), reduced(where, two_shot, all_codecs[c], x, 256).x);
+          check(spar::compose(codec, spar::one_shot{}), reduced(where, one_shot, all_codecs[c], x, 256).x);
           check(spar::compose(codec), reduced(where, chosen, all_codecs[c], x).x);
           vectors sums(x.size(), std::vector<float>(n));
           if (largest > 1e9F) continue; // a split-allgather refuses values that half cannot encode
@@ -599,6 +725,43 @@ TEST(error_bound, holds_for_adversarial_values) {
     }
   }
   EXPECT_GT(nearest, 0.2) << "no values came near the bound, so the test checks nothing";
+}
+
+/// P - 1 first encodings and one of the sum: the error is at most e (S - s + m), where s is the owner's part of S and m
+/// the largest magnitude of its sum.
+TEST(error_bound, of_two_shots_counts_the_contributions_of_others_and_the_sum) {
+  constexpr std::size_t n = 1300;
+  double nearest = 0; // the largest part of a bound that an error reached
+  for (const spar::rank_t ranks : all_ranks) {
+    if (ranks == 1) continue;
+    const auto x = adversarial(ranks, n, 1);
+    const spar::uniform_ownership owner{n, ranks};
+    for (const char* codec : codecs()) {
+      const auto got = reduced(mode::sim, two_shot, codec, x);
+      const double e = named(codec).relative_error<float>();
+      for (spar::rank_t b = 0; b < ranks; ++b) {
+        const auto largest = [&](const std::vector<float>& values) {
+          double top = 0;
+          for (std::uint64_t i = owner[b].begin; i < owner[b].end; ++i)
+            top = std::max(top, std::abs(static_cast<double>(values[i])));
+          return top;
+        };
+        double others = 0;
+        for (std::size_t r = 0; r < x.size(); ++r) others += static_cast<spar::rank_t>(r) == b ? 0 : largest(x[r]);
+        const double own = largest(x[static_cast<std::size_t>(b)]), of_sum = (1 + e) * others + own;
+        const double rounding = 2 * ranks * 0x1p-24 * (others + own) + 2 * ranks * 0x1p-24; // additions; tiny values
+        const double bound = e * (others + of_sum) + rounding;
+        for (std::uint64_t i = owner[b].begin; i < owner[b].end; ++i) {
+          double sum = 0;
+          for (const auto& one : x) sum += static_cast<double>(one[i]);
+          const double error = std::abs(static_cast<double>(got.x[0][i]) - sum);
+          ASSERT_LE(error, bound) << codec << ", P = " << ranks << ", index " << i;
+          if (e > 0) nearest = std::max(nearest, error / bound);
+        }
+      }
+    }
+  }
+  EXPECT_GT(nearest, 0.5) << "no values came near the bound, so the test checks nothing";
 }
 
 TEST(error_bound, of_known_compositions) {
@@ -617,6 +780,9 @@ TEST(error_bound, of_known_compositions) {
   const auto bf16 = spar::storage::as_bfloat16{};
   near(spar::error_bound(spar::compose(bf16, spar::ring{}), 4, 1.0),
        4 * ((1 + power(0x1p-8, 4)) * (1 + power(u, 3)) - 1));
+  near(spar::error_bound(spar::compose(bf16, spar::two_shot{}), 64, 1.0),
+       64 * ((1 + power(0x1p-8, 2)) * (1 + power(u, 63)) - 1));
+  near(spar::error_bound(spar::compose(bf16, spar::one_shot{}), 64, 1.0), 64 * ((1 + 0x1p-8) * (1 + power(u, 63)) - 1));
   near(spar::error_bound(spar::compose(bf16, spar::dsar_split{}), 4, 1.0),
        4 * ((1 + power(0x1p-8, 2)) * (1 + power(u, 3)) - 1));
   using dense_phase = spar::storage::then<spar::storage::coo, spar::storage::as_bfloat16>;
@@ -697,6 +863,7 @@ TEST(codec_for, takes_the_fewest_bytes_within_the_tolerance) {
   each(spar::cheapest{}, float());
   each(spar::ring{}, double());
   each(spar::recursive_doubling{}, float());
+  each(spar::two_shot{}, float());
 }
 
 TEST(codec_for, says_why_there_is_none) {
@@ -763,7 +930,7 @@ TEST(compressed_allreduce, ranks_that_split_with_other_codecs_get_an_error) {
 }
 
 TEST(compressed_allreduce, ranks_with_other_codecs_get_an_error) {
-  for (const kind which : {ring, doubling, flexreduce, chosen}) {
+  for (const kind which : {ring, doubling, two_shot, one_shot, flexreduce, chosen}) {
     auto x = random_vectors(3, 1000, 2);
     std::vector<std::string> errors(3);
     const spar::flex_plan plan(uneven_hosts(3), 1000);
@@ -804,7 +971,7 @@ TEST(compression_choice, says_that_it_assumes_one_host_if_nobody_has_set_the_mod
 /// Averages many calls, each with other random roundings, at values that lie between two levels.
 TEST(compressed_allreduce, stochastic_rounding_has_no_bias_on_any_way) {
   constexpr int calls = 600;
-  for (const kind which : {ring, doubling, flexreduce}) {
+  for (const kind which : kinds) {
     for (const spar::rank_t ranks : {3, 4, 6}) {
       // Rank 0 contributes half of the first level, and every rank the largest value 7, which sets the scale.
       const auto p = static_cast<std::size_t>(ranks);
@@ -834,7 +1001,7 @@ TEST(compressed_allreduce, stochastic_rounding_has_no_bias_on_any_way) {
 /// Typical errors; the bound that holds for all values is many times larger.
 TEST(compressed_allreduce, errors_are_small_in_the_mean) {
   for (const char* codec : codecs()) {
-    for (const kind which : {ring, doubling, flexreduce}) {
+    for (const kind which : kinds) {
       for (const spar::rank_t ranks : {2, 5, 8}) {
         std::mt19937_64 random(9);
         std::normal_distribution<float> normal;
@@ -859,7 +1026,7 @@ TEST(compressed_allreduce, errors_are_small_in_the_mean) {
 
 TEST(compressed_allreduce, a_piece_may_be_longer_than_any_vector) {
   const auto x = random_vectors(3, 1000, 4);
-  for (const kind which : {ring, doubling}) {
+  for (const kind which : {ring, doubling, two_shot, one_shot}) {
     const auto whole = reduced(mode::threads, which, "bf16", x);
     EXPECT_TRUE(same(reduced(mode::threads, which, "bf16", x, ~std::uint64_t{0}).x[0], whole.x[0]));
   }

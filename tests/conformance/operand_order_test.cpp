@@ -189,6 +189,8 @@ TEST(documented_order, of_dense_vectors) {
   expect_vector_order<spar::recursive_doubling>(ascending);
   expect_vector_order<spar::ring>(around_the_ring);
   expect_vector_order<spar::rabenseifner>(by_halving);
+  expect_vector_order<stored<spar::storage::dense, spar::two_shot>>(ascending);
+  expect_vector_order<stored<spar::storage::dense, spar::one_shot>>(ascending);
 }
 
 // The parentheses of a sum: each function returns the sum at an index in the given block from the values of the ranks
@@ -290,6 +292,8 @@ TEST(documented_parentheses, of_dense_vectors) {
   expect_parentheses("recursive_doubling", neighbours_first, spar::recursive_doubling{});
   expect_parentheses("ring", around, spar::ring{});
   expect_parentheses("rabenseifner", farthest_first, spar::rabenseifner{});
+  expect_parentheses("two_shot", by_rank, spar::compose(spar::storage::dense{}, spar::two_shot{}));
+  expect_parentheses("one_shot", by_rank, spar::compose(spar::storage::dense{}, spar::one_shot{}));
   expect_parentheses("dsar_split", by_rank, spar::dsar_split{});
 }
 

@@ -43,6 +43,7 @@ void with_algorithm(const Participation& who) {
 
 TEST(partial_algorithms, of_any_dense_algorithm) {
   with_algorithm<number, spar::rabenseifner>(spar::majority{});
+  with_algorithm<number, stored<spar::storage::dense, spar::two_shot>>(spar::majority{});
 #if SPAR_ALL_CASES
   with_algorithm<number, spar::ring>(spar::solo{});
 #endif

@@ -43,6 +43,8 @@ std::vector<std::vector<float>> all_results(Net& net, const spar::tree& topology
     for (const char* codec : codecs) {
       add(n, spar::compose(named(codec), spar::ring{.piece = 5000}));
       add(n, spar::compose(named(codec), spar::recursive_doubling{.piece = 5000}));
+      add(n, spar::compose(named(codec), spar::two_shot{.piece = 5000}));
+      add(n, spar::compose(named(codec), spar::one_shot{.piece = 5000}));
       add(n, spar::flexreduce(plan, named(codec)));
     }
   }

@@ -252,9 +252,11 @@ using collectives =
                       feedback<spar::gtopk<float>>, feedback<spar::ok_topk<float>>>,
            each<dense, dense_schedules>,
            std::tuple<dense<nonzeros>, dense<in_pieces<spar::storage::qsgd<8>, spar::ring>>,
-                      dense<in_pieces<spar::storage::as_bfloat16, spar::recursive_doubling>>, compressed_on_tree,
-                      sparse_on_tree, sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree,
-                      sparse_reduce_scatter, dense_reduce_scatter, sparse_allgather, dense_allgather, sparse_reduce,
-                      dense_reduce, sparse_broadcast, dense_broadcast>>;
+                      dense<in_pieces<spar::storage::as_bfloat16, spar::recursive_doubling>>,
+                      dense<in_pieces<spar::storage::as_bfloat16, spar::two_shot>>,
+                      dense<in_pieces<spar::storage::as_bfloat16, spar::one_shot>>, compressed_on_tree, sparse_on_tree,
+                      sparse_by_quantiles_on_tree, dense_on_tree, feedback_on_tree, sparse_reduce_scatter,
+                      dense_reduce_scatter, sparse_allgather, dense_allgather, sparse_reduce, dense_reduce,
+                      sparse_broadcast, dense_broadcast>>;
 
 } // namespace spar_test

@@ -88,6 +88,8 @@ inline constexpr auto all_schedules = std::tuple{
     named_model("recursive_doubling", spar::recursive_doubling{}),
     named_model("rabenseifner", spar::rabenseifner{}),
     named_model("ring", spar::ring{}),
+    named_model("two_shot", spar::two_shot{}),
+    named_model("one_shot", spar::one_shot{}),
     named_model("split_allgather", spar::split_allgather<>{}),
     named_model("ssar_split", spar::ssar_split{}),
     named_model("dsar_split", spar::dsar_split{}),

@@ -9,6 +9,7 @@
 #include <spar/collective/allreduce/ring.hpp>
 #include <spar/collective/allreduce/split_allgather.hpp>
 #include <spar/collective/allreduce/sum_if_short.hpp>
+#include <spar/collective/compressed/two_shot.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/util/algobase.hpp>

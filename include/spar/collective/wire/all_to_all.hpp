@@ -33,6 +33,10 @@ class all_to_all {
 
   /// Starts to send `message` to the rank `peer`.
   [[gnu::noinline]] void send(rank_t peer, const payload& message) { sending_.push_back(net_.send(peer, message)); }
+  /// Starts to send `message` to all other ranks.
+  void send_to_all(const payload& message) {
+    for (rank_t i = 1; i < net_.size(); ++i) send(destination(i), message);
+  }
   /// What to await before the message of the i-th source is read.
   [[nodiscard]] auto& arrival(rank_t i) noexcept { return receiving_[static_cast<std::size_t>(i - 1)]; }
   /// The message of the i-th source.

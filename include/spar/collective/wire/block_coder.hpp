@@ -111,6 +111,15 @@ class block_coder {
     net_.work().reduce_left(values, std::as_const(decoded).data(), op);
   }
 
+  /// Replaces `values` by op(value, decoded), where `decoded` are the values of `message`; `scratch` must be at least
+  /// as long.
+  template <element T, reduction<T> Op>
+  void reduce(const payload& message, std::span<T> values, Op op, std::span<T> scratch) const {
+    const std::span<T> decoded = scratch.first(values.size());
+    decode(message, decoded);
+    net_.work().reduce(values, std::as_const(decoded).data(), op);
+  }
+
   template <element T>
   void decode(std::span<const std::byte> bytes, std::span<T> out) const {
     const double start = net_.net().now();

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Allreduces of dense values in which each value passes two encodings, or one, for any number of ranks: two-shot
+// (QuickReduce; COCCL, PPoPP 2026) and one-shot.
+#pragma once
+
+#include <spar/collective/wire/all_to_all.hpp>
+#include <spar/collective/wire/encode_pipeline.hpp>
+#include <spar/collective/wire/piece_coder.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/storage.hpp>
+#include <spar/topology/ownership.hpp>
+#include <spar/workspace/workspace.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace spar {
+
+namespace detail {
+
+/// For schedules that send dense values and never entries: returns the reason for rejecting `Storage`, or
+/// `nothing_against()` if `Storage` is a block codec.
+template <class Storage>
+auto accepts_values_alone() {
+  if constexpr (has_stream_codec<Storage>)
+    return because<"this schedule sends dense values and never entries: use a block codec such as storage::qsgd<8>, or "
+                   "storage::dense">();
+  else
+    return nothing_against();
+}
+
+/// Runs `piece(net, i)` for i = first, first + step, ... below `count`, one after the other.
+template <transport Net, class Piece>
+task<void> in_lane(channel<Net> net, std::size_t first, std::size_t step, std::size_t count, Piece piece) {
+  for (std::size_t i = first; i < count; i += step) {
+    auto running = piece(net, i);
+    co_await std::move(running);
+  }
+}
+/// Runs `piece(lane, i)` for each i below `count`, in order on each of four lanes: while the messages of one piece are
+/// in flight, this rank encodes and decodes others.
+template <transport Net, class Piece>
+task<void> in_lanes(channel<Net> net, std::size_t count, Piece piece) {
+  constexpr std::size_t lanes = 4;
+  fixed_vector<task<void>> running(net.memory(), lanes);
+  for (std::size_t l = 0; l < std::min(lanes, count); ++l)
+    running.push_back(in_lane(net.lane(static_cast<std::uint8_t>(l)), l, lanes, count, piece));
+  for (auto& lane : running) co_await until_ended<task<void>>(lane);
+  for (auto& lane : running) lane.result();
+}
+
+/// Reduces one message of each rank, in the order of ranks, to `sum`. The messages of the other ranks are `theirs`, and
+/// that of this rank is `own`.
+template <transport Net, element T, reduction<T> Op, class Codec>
+task<void> reduce_in_order(channel<Net> net, piece_coder<Net, Codec> coder, all_to_all<Net, message_buffer>* theirs,
+                           payload own, std::span<T> sum, Op op, std::span<T> scratch) {
+  for (rank_t r = 0; r < net.size(); ++r) {
+    const rank_t i = (net.rank() + net.size() - r) % net.size(); // rank r is the i-th source
+    payload message = own;
+    if (i > 0) {
+      co_await theirs->arrival(i);
+      message = coder.template arrived<T>((*theirs)[i], sum.size());
+    }
+    if (r == 0) {
+      coder.decode(message, sum);
+    } else {
+      coder.reduce(message, sum, op, scratch);
+      net.compute(sum.size());
+    }
+    if (i > 0) (*theirs)[i].release();
+  }
+}
+
+} // namespace detail
+
+/// Allreduce of dense values in two hops. In the first, each rank encodes the blocks of the other ranks (see
+/// uniform_ownership) and sends each block to its owner. The owner adds the decoded blocks, and its own values as they
+/// are, in the order of ranks. In the second hop, the owner encodes the sum once and sends it to all other ranks. All
+/// ranks, also the owner, use the decoded values, so all ranks have the same bits.
+///
+/// If P > 1, a rank encodes P blocks, decodes 2 P - 1 blocks, and sends 2 (P - 1) / P times the bytes of the encoded
+/// vector, as the ring does, in 2 (P - 1) messages. Blocks are sent in pieces of `piece` values, each of which is a
+/// message: while four pieces of each block are in flight, another is encoded or decoded.
+///
+/// At each index, |result - exact sum| is at most e (S - s + m). Here, e is the codec's relative error, S is the sum,
+/// over all ranks, of the largest |value| in the codec's block that contains the index, s is the owner's part of S, and
+/// m is the largest |value| of the owner's sum in this block, at most (1 + e) S. So the bound is below ((1 + e)^2 - 1)
+/// S for any number of ranks.
+struct two_shot {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "two_shot";
+  /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
+  template <class Storage>
+  static constexpr bool values_anywhere = true;
+
+  std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
+
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    return detail::accepts_values_alone<Storage>();
+  }
+  /// Throws `invalid_argument` if `piece` is 0.
+  void validate(std::uint64_t) const { detail::check_piece(piece); }
+  template <class F>
+  void options(F&& f) const {
+    f("piece", piece);
+  }
+
+  /// The largest number of successive encodings of a rank's dense values on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? 2 : 0; }
+  /// The largest number of additions that a rank's values pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept { return ranks - 1; }
+
+  /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
+  /// `residual` is empty.
+  template <transport Net, element T, reduction<T> Op, class Storage>
+    requires block_codec<storage::blocks_type<Storage>, T>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store, residual_view<T> residual = {}) const& {
+    if (net.size() == 1) co_return;
+    const auto codec = storage::blocks_of(store);
+    const piece_coder coder(net, codec, piece);
+    const std::uint64_t length = coder.template message_values<T>();
+    const std::size_t count = detail::pieces_of{uniform_ownership{x.size(), net.size()}[0], length}.count();
+    const auto one_piece = [=](channel<Net> lane, std::size_t i) {
+      return reduce_piece(lane, x, op, coder, length, i, residual);
+    };
+    co_await detail::in_lanes(net, count, one_piece);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+ private:
+  /// Reduces piece i of each block. Blocks have the same number of pieces, of which the last may be empty.
+  template <transport Net, element T, class Op, class Codec>
+  static task<void> reduce_piece(channel<Net> net, std::span<T> x, Op op, piece_coder<Net, Codec> coder,
+                                 std::uint64_t length, std::size_t i, residual_view<T> residual) {
+    const uniform_ownership owner{x.size(), net.size()};
+    const auto range_of = [&](rank_t r) { return detail::pieces_of{owner[r], length}[i]; };
+    const auto part = [x](index_range range) { return x.subspan(range.begin, range.size()); };
+    const index_range own = range_of(net.rank());
+    fixed_vector<buffer<std::byte>> rooms(net.memory(), static_cast<std::size_t>(net.size()));
+    buffer<T> total(net.work().memory(), own.size());
+    buffer<T> scratch(net.work().memory(), range_of(0).size());
+
+    all_to_all<Net, message_buffer> to_owners(net);
+    for (rank_t k = 1; k < net.size(); ++k) {
+      const rank_t peer = to_owners.destination(k);
+      const index_range range = range_of(peer);
+      const std::span<const T> values = part(range);
+      auto& room = rooms.emplace_back();
+      const auto step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
+      const payload message = co_await coder.message(values, range.begin, step, room, residual);
+      to_owners.send(peer, message);
+      coder.keep_error(message, values, range.begin, residual, scratch.span());
+    }
+
+    const payload mine{wire_format::dense, own.size(), {std::as_bytes(part(own))}};
+    const std::span<T> sum = total.span();
+    co_await detail::reduce_in_order(net, coder, &to_owners, mine, sum, op, scratch.span());
+    all_to_all<Net, message_buffer> from_owners(net);
+    auto& room = rooms.emplace_back();
+    const payload message = co_await coder.message(std::span<const T>(sum), own.begin, 0, room, residual);
+    from_owners.send_to_all(message);
+    coder.keep_error(message, std::span<const T>(sum), own.begin, residual, scratch.span());
+    coder.decode(message, part(own));
+
+    for (rank_t k = 1; k < net.size(); ++k) {
+      const std::span<T> block = part(range_of(from_owners.source(k)));
+      co_await from_owners.arrival(k);
+      coder.decode(coder.template arrived<T>(from_owners[k], block.size()), block);
+      from_owners[k].release();
+    }
+    for (auto& sending : to_owners.end()) co_await sending;
+    for (auto& sending : from_owners.end()) co_await sending;
+  }
+};
+
+/// Allreduce of dense values in one hop, for short vectors. Each rank encodes its vector once and sends it to all other
+/// ranks. Each rank decodes the vectors of all ranks, also its own, and adds them in the order of ranks, so all ranks
+/// have the same bits.
+///
+/// If P > 1, a rank encodes one vector, decodes P vectors, and sends P - 1 times the bytes of the encoded vector in
+/// P - 1 messages. Vectors are sent in pieces of `piece` values, each of which is a message.
+///
+/// At each index, |result - exact sum| is at most e S. Here, e is the codec's relative error, and S is the sum, over
+/// all ranks, of the largest |value| in the codec's block that contains the index.
+struct one_shot {
+  static constexpr slot fills = slot::schedule;
+  static constexpr std::string_view name = "one_shot";
+  /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
+  template <class Storage>
+  static constexpr bool values_anywhere = true;
+
+  std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
+
+  template <class Selector, class Storage, class Topology>
+  static auto accepts() {
+    return detail::accepts_values_alone<Storage>();
+  }
+  /// Throws `invalid_argument` if `piece` is 0.
+  void validate(std::uint64_t) const { detail::check_piece(piece); }
+  template <class F>
+  void options(F&& f) const {
+    f("piece", piece);
+  }
+
+  /// The largest number of successive encodings of a rank's dense values on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? 1 : 0; }
+  /// The largest number of additions that a rank's values pass on their way to the result.
+  [[nodiscard]] static constexpr std::int64_t additions(rank_t ranks) noexcept { return ranks - 1; }
+
+  /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
+  /// `residual` is empty.
+  template <transport Net, element T, reduction<T> Op, class Storage>
+    requires block_codec<storage::blocks_type<Storage>, T>
+  task<void> operator()(channel<Net> net, std::span<T> x, Op op, Storage store, residual_view<T> residual = {}) const& {
+    if (net.size() == 1) co_return;
+    const auto codec = storage::blocks_of(store);
+    const piece_coder coder(net, codec, piece);
+    const detail::pieces_of all{{0, x.size()}, coder.template message_values<T>()};
+    const auto one_piece = [=](channel<Net> lane, std::size_t i) {
+      return reduce_piece(lane, x.subspan(all[i].begin, all[i].size()), all[i].begin, op, coder, residual);
+    };
+    co_await detail::in_lanes(net, all.count(), one_piece);
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+
+ private:
+  /// Reduces the piece `x`, whose first value has the index `first`.
+  template <transport Net, element T, class Op, class Codec>
+  static task<void> reduce_piece(channel<Net> net, std::span<T> x, std::uint64_t first, Op op,
+                                 piece_coder<Net, Codec> coder, residual_view<T> residual) {
+    const std::span<const T> values = x;
+    buffer<std::byte> room;
+    buffer<T> scratch(net.work().memory(), x.size());
+    all_to_all<Net, message_buffer> to_all(net);
+    const auto step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
+    const payload message = co_await coder.message(values, first, step, room, residual);
+    to_all.send_to_all(message);
+    coder.keep_error(message, values, first, residual, scratch.span());
+    co_await detail::reduce_in_order(net, coder, &to_all, message, x, op, scratch.span());
+    for (auto& sending : to_all.end()) co_await sending;
+  }
+};
+
+} // namespace spar
