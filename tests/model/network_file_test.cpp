@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,6 +115,30 @@ TEST(network_file, of_a_pipe) {
   EXPECT_NO_THROW(spar::read_network("/dev/fd/" + std::to_string(ends[0])));
   writer.join();
   ::close(ends[0]);
+}
+
+/// Without SA_RESTART, a signal interrupts a read that waits.
+TEST(network_file, of_a_pipe_while_signals_arrive) {
+  static std::atomic<int> signals;
+  signals = 0;
+  struct sigaction count{}, before{};
+  count.sa_handler = [](int) { ++signals; };
+  ASSERT_EQ(::sigaction(SIGUSR1, &count, &before), 0);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pthread_t reader = ::pthread_self();
+  std::thread writer([&] {
+    for (int sent = 0; sent < 50; ++sent) {
+      ::pthread_kill(reader, SIGUSR1);
+      while (signals <= sent) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(::write(ends[1], good.data(), good.size()), static_cast<ssize_t>(good.size()));
+    ::close(ends[1]);
+  });
+  EXPECT_NO_THROW(spar::read_network("/dev/fd/" + std::to_string(ends[0])));
+  writer.join();
+  ::close(ends[0]);
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(network_file, one_that_cannot_be_read) {

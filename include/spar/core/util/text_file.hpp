@@ -16,6 +16,14 @@
 
 namespace spar::detail {
 
+/// Calls `system_call` until no signal interrupts it, and returns its result.
+template <class Call>
+auto repeat_if_interrupted(const Call& system_call) {
+  auto result = system_call();
+  while (result < 0 && errno == EINTR) result = system_call();
+  return result;
+}
+
 /// Returns the text of the file `path`. Throws `invalid_argument`, naming the file, if it cannot be read, for example
 /// because it is a directory, if it has more than `most` bytes, or if it has a zero byte, which no text has: so the
 /// function also ends for files without an end, such as /dev/zero. A FIFO that no process writes is an empty text.
@@ -25,7 +33,9 @@ namespace spar::detail {
     ~opened() {
       if (get >= 0) ::close(get);
     }
-  } file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)}; // does not wait for a writer of a FIFO
+  } file{repeat_if_interrupted([&] {
+    return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); // does not wait for a writer of a FIFO
+  })};
   const auto expect = [&](bool good) {
     if (!good) raise<invalid_argument>({"cannot read ", path, ": ", std::strerror(errno)});
   };
@@ -34,7 +44,7 @@ namespace spar::detail {
   for (bool ended = false; !ended;) {
     const std::size_t length = text.size(), room = std::min(most + 1 - length, std::max<std::size_t>(length, 4096));
     text.resize(length + room);
-    const ssize_t taken = ::read(file.get, text.data() + length, room);
+    const ssize_t taken = repeat_if_interrupted([&] { return ::read(file.get, text.data() + length, room); });
     expect(taken >= 0);
     text.resize(length + static_cast<std::size_t>(taken));
     if (text.find('\0', length) != text.npos) raise<invalid_argument>({path, " has a zero byte; expected a text"});
