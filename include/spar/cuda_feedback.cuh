@@ -28,7 +28,7 @@ template <kernel::ranked T, index_type Index>
 class device_store {
  public:
   static constexpr const char* owner = "device_feedback";
-  static constexpr bool ends_later = true; // a call has succeeded when the user's stream waits for the call
+  static constexpr bool ends_later = true; // the residual changes when the user's stream is ordered behind a call
 
   [[nodiscard]] const home_device& device() const noexcept { return device_; }
   /// Moves entries between the device and the host. Its stream orders all work on the residual.

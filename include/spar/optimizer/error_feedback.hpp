@@ -34,7 +34,7 @@ template <element T>
 class host_store {
  public:
   static constexpr const char* owner = "error_feedback";
-  static constexpr bool ends_later = false; // a call has succeeded when its coroutine has ended
+  static constexpr bool ends_later = false; // the residual changes when the coroutine of a call ends
 
   /// Computes the values from which the selector selects: the values at `x` plus the residual. A selector may request
   /// all sums at once, or the sums of each block just before it reads the block.

@@ -23,7 +23,8 @@ namespace spar {
 
 /// The members that `error_feedback` and `device_feedback` share. A `Store` holds the residual and the accumulated
 /// values, which are the residual plus the values of the call in flight: in host memory or in device memory. The
-/// accumulated values become the residual if the call succeeds.
+/// accumulated values become the residual if the call succeeds. If `Store::ends_later` is false, the coroutine of the
+/// call makes them the residual at its end; if it is true, the handle of the call does so, after the coroutine.
 template <element T, class Algorithm, index_type Index, class Store>
 class feedback_core {
   static_assert(

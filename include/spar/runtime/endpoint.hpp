@@ -101,7 +101,7 @@ class endpoint {
   [[nodiscard]] detail::control_subscribers& subscribers() noexcept { return subscribers_; }
   /// The ranks that have left: see endpoint/leavers.hpp.
   [[nodiscard]] detail::leavers& leavers() noexcept { return leavers_; }
-  /// The calls of this rank, for a rank that leaves.
+  /// The calls that this rank has started, ended or not, for a rank that leaves.
   [[nodiscard, gnu::cold]] detail::calls_of_leaver calls_so_far() const noexcept {
     detail::last_call last;
     if (const call_identity* const ended = calls_.last_ended())

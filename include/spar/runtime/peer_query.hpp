@@ -127,8 +127,9 @@ inline call_view read_call(std::string_view text, rank_t source, call_note& note
   return said;
 }
 
-/// What is known of the call with the number `sequence` of `peer`, which does not answer: if `peer` has left after this
-/// call, the digest, the history and the root.
+/// Describes the call with the number `sequence` of `peer`, which does not answer, as far as this rank can tell. If
+/// `peer` has left, and this call is the last that has ended on it, sets the digest, the history and the root;
+/// otherwise, the result contains only the rank. `known()` of the result is false.
 [[gnu::cold]] inline call_view view_of_silent(endpoint& node, std::uint64_t sequence, rank_t peer) {
   call_view call{peer};
   const calls_of_leaver* const left = node.leavers().find(peer);

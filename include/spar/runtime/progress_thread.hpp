@@ -19,7 +19,8 @@
 namespace spar {
 
 /// A communicator on which a progress thread may run while the thread of the application is busy. Rejects the
-/// simulator, whose ranks all run on one thread.
+/// simulator, whose ranks all run on one thread; `nccl`, because the progress thread would have another current CUDA
+/// device; and `faulty`, because it would sleep past the end of a delay.
 template <class Net>
 concept shareable = communicates<Net> && shared_transport<detail::port_type_of<Net>>;
 

@@ -50,9 +50,14 @@ template <transport Net>
   return {" (calls ", calls.counts_name(call) ? "of this name: " : "without a name: ", calls.like(call), ")"};
 }
 
-/// Makes the longest awaited operation whose peer has left fail: with `mismatch` if the peer has made another call, and
-/// else with `peer_failed` if the peer has not made the call or, at the time `now`, no message of the peer can be under
-/// way any more. Then the failed rank is this peer. Returns whether an operation has failed.
+/// Looks for awaited operations whose peer has left, and makes the longest awaited of those fail that cannot end any
+/// more:
+///
+/// - with `mismatch` if the peer has made another call with the same number; the failed rank is then this rank;
+/// - with `peer_failed` if the peer has not started the call or, at the time `now`, no message of the peer can be under
+///   way any more; the failed rank is then the peer.
+///
+/// Returns whether an operation has failed.
 template <transport Net>
 [[gnu::cold]] bool fail_wait_for_leaver(Net& net, double now) {
   endpoint& node = net.node();

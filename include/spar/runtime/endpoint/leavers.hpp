@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The ranks that have left a communicator while others may still use it, and the calls in which they have taken part. A
-// rank that leaves tells all others how many calls it has made, and describes its last call
+// rank that leaves tells all others how many calls it has started, and describes the last call that has ended
 // (control_message::purpose::left). This text may overtake messages of these calls, so a call that waits for a rank
-// that has left goes on if that rank has taken part in the call, until no message of that rank can be under way.
+// that has left goes on if that rank has started the call, until no message of that rank can be under way.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -30,9 +30,9 @@ struct last_call {
 };
 static_assert(sizeof(last_call) == 24);
 
-/// What a rank says when it leaves: its last call, and how many calls it has made: of those without a name, and of each
-/// name. Of the names only the first `max_names`, in the order of their numbers, because the text of a control message
-/// is short.
+/// What a rank says when it leaves: the call that has ended last, and how many calls it has started: those without a
+/// name, and those of each name. Of the names only the first `max_names`, in the order of their numbers, because the
+/// text of a control message is short.
 class calls_of_leaver {
  public:
   static constexpr std::uint64_t max_names = 58;
@@ -115,8 +115,8 @@ class leavers {
     all_.push_back(l);
     return l->calls;
   }
-  /// For how many seconds after a rank has left its messages may still arrive: 0 for a transport that never lets the
-  /// text of a rank that leaves overtake its messages.
+  /// For how many seconds this rank still waits for a message of a rank of which it knows that it has left. 0 for a
+  /// transport whose text `left` never overtakes other messages of the same rank.
   [[nodiscard]] double late() const noexcept { return late_; }
   void set_late(double seconds) noexcept { late_ = seconds; }
   [[gnu::cold]] void clear() noexcept {

@@ -175,7 +175,9 @@ class mpi_control : public link {
   }
 
   /// For an object whose transport still exists in MPI_Finalize, or has never existed: tells the other ranks that this
-  /// rank has left, after which calls. What its calls have sent stays where it is.
+  /// rank has left, and how many calls it has started. A call in flight counts, too: messages of it may already be on
+  /// their way, so another rank that waits in this call waits until they can arrive no more (see `is_silent`). What the
+  /// calls of this rank have sent stays where it is.
   void end_with_program() noexcept {
     if (is_retired_) return;
     const calls_of_leaver calls = node_->calls_so_far();
