@@ -39,9 +39,9 @@ magnitude<T> guess_for_buckets(std::span<const T> x, std::size_t bucket, std::si
 }
 
 /// Few entries are taken from short buckets without a sample: `bucket` is at most `short_bucket`, and k at most
-/// `few_entries`. The values of a bucket form `groups` groups: of each `groups` consecutive values, one is in each
-/// group.
-inline constexpr std::size_t short_bucket = 1024, few_entries = 13, groups = 16;
+/// `few_entries`. The values of a bucket form `bucket_groups` groups: of each `bucket_groups` consecutive values, one
+/// is in each group.
+inline constexpr std::size_t short_bucket = 1024, few_entries = 13, bucket_groups = 16;
 
 /// The upper bits of the magnitudes of floating-point values: 32 bits of double, all bits of smaller types. Vectors of
 /// them can be compared on every processor, and two magnitudes are never in the opposite order of their upper bits.
@@ -49,7 +49,7 @@ template <class T>
 struct upper_bits {
   using lanes = typename lanes_of<sizeof(T) == 2 ? 2 : 4>::type;
   using lane = std::remove_cvref_t<decltype(lanes{}[0])>;
-  static constexpr std::size_t width = sizeof(lanes) / sizeof(lane), vectors = groups / width;
+  static constexpr std::size_t width = sizeof(lanes) / sizeof(lane), vectors = bucket_groups / width;
   static constexpr std::size_t dropped = 8 * (sizeof(T) - sizeof(lane));
 
   /// Loads the upper bits of `width` values, as lanes that are not negative.
@@ -85,7 +85,7 @@ template <class T, class Lanes, std::size_t Vectors>
 }
 
 /// Returns a magnitude that at least k of the values x[0, length) reach, or 1 if fewer than k are nonzero: the k-th
-/// largest of the maxima of the groups, or somewhat less. `x` must be readable up to a multiple of `groups`.
+/// largest of the maxima of the groups, or somewhat less. `x` must be readable up to a multiple of `bucket_groups`.
 template <class T>
 [[gnu::always_inline]] inline magnitude<T> reached_by_groups(const T* x, std::size_t length, std::size_t k) {
   using upper = upper_bits<T>;
@@ -93,7 +93,7 @@ template <class T>
   using lane = typename upper::lane;
   lanes most[upper::vectors] = {};
   std::size_t e = 0;
-  for (; e + groups <= length; e += groups) {
+  for (; e + bucket_groups <= length; e += bucket_groups) {
 #pragma GCC unroll 8
     for (std::size_t v = 0; v < upper::vectors; ++v)
       most[v] = upper::larger(upper::load(x + e + v * upper::width), most[v]);
@@ -234,7 +234,7 @@ template <ranked T, index_type Index>
     T* const own = x.data() + begin;
     const T* values = own;
     const std::size_t left = x.size() - begin, length = std::min(bucket, left);
-    if (const std::size_t room = (length + groups - 1) / groups * groups; room > left) {
+    if (const std::size_t room = (length + bucket_groups - 1) / bucket_groups * bucket_groups; room > left) {
       copy(padded, own, length);
       fill(padded + length, room - length, T{});
       values = padded;
