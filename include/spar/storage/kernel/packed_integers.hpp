@@ -25,7 +25,6 @@ template <class Int>
 struct packed_rows {
   using lane = std::make_unsigned_t<Int>;
   using row [[gnu::vector_size(16)]] = lane;
-  using signed_row [[gnu::vector_size(16)]] = std::make_signed_t<Int>;
   static constexpr unsigned bits = 8 * sizeof(Int);
   static constexpr std::size_t lanes = 16 / sizeof(Int);
 
@@ -55,10 +54,7 @@ struct packed_rows {
     }
   }
   /// Maps differences of small magnitude to small numbers: 0, -1, 1, -2, ... to 0, 1, 2, 3, ...
-  static row zigzag(const row& r) noexcept {
-    const row sign = reinterpret_cast<row>(reinterpret_cast<signed_row>(r) >> (bits - 1));
-    return (r << 1) ^ sign;
-  }
+  static row zigzag(const row& r) noexcept { return (r << 1) ^ -(r >> (bits - 1)); }
   static row unzigzag(const row& r) noexcept { return (r >> 1) ^ -(r & 1); }
   static constexpr std::size_t of(std::size_t values) noexcept { return (values + lanes - 1) / lanes; }
 };
