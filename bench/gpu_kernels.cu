@@ -216,7 +216,7 @@ class benchmark {
     add("add", 12 * nd, 0, restore, [this] { kernel::start_add(source.data, x.data, n, out_v.data, nullptr); });
     add("combine", 12 * nd, 0, restore,
         [this] { kernel::start_combine(source.data, x.data, n, x.data, spar::sum{}, nullptr); });
-    add("finish", 8 * nd, 0, restore, [this] { kernel::start_finalize(x.data, n, 4, spar::average{}, nullptr); });
+    add("finalize", 8 * nd, 0, restore, [this] { kernel::start_finalize(x.data, n, 4, spar::average{}, nullptr); });
     add("find_any", 4 * nd, 0, nothing, [this] {
       kernel::start_find_any(source.data, n, reinterpret_cast<std::uint32_t*>(reached.data),
                              spar::detail::device_codec<spar::storage::as_half>::refuses{}, nullptr);

@@ -224,9 +224,9 @@ class device_feedback : public feedback_core<T, Composition, Index, detail::devi
 
     template <transport Net, class Op>
     task<selected_sum<T, Index>> operator()(channel<Net> net, sparse_stream<T, Index>* mine, Op op) const& {
-      auto& its = static_cast<device_feedback&>(*this->reducer);
-      auto running =
-          its.algorithm_.reduce(net, &its.next_, &its.report_, std::move(*mine), its.entries().residual(), op);
+      auto& feedback = static_cast<device_feedback&>(*this->reducer);
+      auto running = feedback.algorithm_.reduce(net, &feedback.next_, &feedback.report_, std::move(*mine),
+                                                feedback.entries().residual(), op);
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::has_finalize<Op, T>) net.work().finalize(result.sum.values(), op, net.size());
       co_return result;

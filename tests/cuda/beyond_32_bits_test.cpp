@@ -529,13 +529,13 @@ TEST_F(beyond_32_bits, digit) {
   const std::uint64_t blocks = detail::digit_grid::blocks(n);
   const std::uint64_t stride = blocks * detail::digit_grid::threads, own = stride - detail::digit_grid::threads;
   const sparse_array<float> x(n);
-  constexpr magnitude<float> known = 0x3f800000, upper = 0xffffff00; // of zeros, the upper digits differ
+  constexpr magnitude<float> digits = 0x3f800000, mask = 0xffffff00; // of zeros, the upper digits differ
   for (std::uint64_t i = 0; own + i * stride < n; i += 512)
-    x.data()[own + i * stride] = std::bit_cast<float>(known | 5);
+    x.data()[own + i * stride] = std::bit_cast<float>(digits | 5);
   const std::uint64_t whole = (n - own + stride - 1) / stride, counted = (whole + 511) / 512;
   ASSERT_GT(own + (counted - 1) * 512 * stride, std::uint64_t{1} << 32);
   detail::digit_search<float> search{};
-  search.known = known, search.upper = upper, search.above = before;
+  search.digits = digits, search.mask = mask, search.above = before;
   search.finished = blocks - 1;
   search.histogram[9] = before, search.histogram[5] = before, search.histogram[3] = 1;
   cut<float> result;
@@ -543,7 +543,7 @@ TEST_F(beyond_32_bits, digit) {
   spar::detail::launch(detail::find_digit<float>, blocks, detail::digit_grid::threads,
                        sizeof(detail::digit_grid::memory), nullptr, detail::searched_values<float>{x.data(), n}, k, 0U,
                        &search, &result);
-  EXPECT_EQ(result.threshold, known | 5);
+  EXPECT_EQ(result.threshold, digits | 5);
   EXPECT_EQ(result.count, k);
   EXPECT_EQ(result.ties, before + counted);
   EXPECT_EQ(result.equal, before + counted);

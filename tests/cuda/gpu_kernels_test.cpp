@@ -40,7 +40,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "fill                                  1.0000        0       0.50 (0.50 .. 0.50)",
                                 "add                                   1.0000        0       1.50 (1.50 .. 1.50)",
                                 "combine ",
-                                "finish ",
+                                "finalize ",
                                 "find_any ",
                                 "count_reached, 31 probes ",
                                 "take_at_least, 1 % ",

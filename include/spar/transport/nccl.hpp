@@ -71,7 +71,7 @@ class nccl_port : public decorated_port<Control> {
       if (rank() == 0) id = detail::nccl_communicator::new_id();
       run_collective(inner(), detail::share_nccl_id::agreed, detail::share_nccl_id{}, &id);
       device_->join(id, rank(), size());
-      wait_for([this] { return device_->settled(); }, "all ranks to create their spar::nccl");
+      wait_for([this] { return device_->call_has_ended(); }, "all ranks to create their spar::nccl");
       const auto receive_note = [](void* self, rank_t source, std::string_view text) {
         const auto note = detail::nccl_note::read(text.substr(0, sizeof(detail::nccl_note)));
         static_cast<nccl_port*>(self)->on_message(source, note, text.substr(sizeof(note)));
@@ -288,7 +288,7 @@ class nccl_port : public decorated_port<Control> {
   void work_on_transfers() noexcept {
     if (node().dead()) return end_device_work();
     try {
-      if (!is_idle() && device_->settled()) end_launch(); // also finds errors of transfers in flight
+      if (!is_idle() && device_->call_has_ended()) end_launch(); // also finds errors of transfers in flight
       while (!in_flight_.empty() && in_flight_.first()->ended.complete()) end(in_flight_.pop_front());
       while (launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
     } catch (...) {
@@ -321,7 +321,7 @@ class nccl_port : public decorated_port<Control> {
     transfers_.submit(due_);
     g->epoch = due_.front()->epoch;
     device_->submit(due_);
-    if (device_->settled()) end_launch();
+    if (device_->call_has_ended()) end_launch();
   }
   /// Records the event of the group that NCCL has put into the stream; recorded earlier, it would be complete before
   /// the transfers.
@@ -365,7 +365,7 @@ class nccl_port : public decorated_port<Control> {
     wait_for([this] { return transfers_.empty(); }, "the transfers of cancelled operations to end");
     meet();
     device_->finalize();
-    wait_for([this] { return device_->settled(); }, "NCCL to finalize its communicator");
+    wait_for([this] { return device_->call_has_ended(); }, "NCCL to finalize its communicator");
     device_->destroy();
     memory_.free();
     meet();

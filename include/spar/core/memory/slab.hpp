@@ -85,7 +85,7 @@ class slab {
 
   /// Makes the destructor leak all existing records, because code outside spar (the MPI library) may still access the
   /// memory of these records.
-  void keep_for_ever() noexcept { memory_.leak(); }
+  void keep_forever() noexcept { memory_.leak(); }
 
   Record* acquire() {
     if (free_ == nullptr) return add();

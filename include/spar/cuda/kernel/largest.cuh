@@ -27,10 +27,10 @@ inline constexpr unsigned digit_bits = 8, radix = 1U << digit_bits;
 /// start of the search.
 template <class T>
 struct digit_search {
-  unsigned long long histogram[radix]; // of the values whose upper digits are `known`
+  unsigned long long histogram[radix]; // of the values whose upper digits are `digits`
   unsigned long long finished;         // blocks that have added to the histogram
-  std::uint64_t above;                 // values whose upper digits are above `known`
-  magnitude<T> known, upper;           // the digits found so far, and their mask
+  std::uint64_t above;                 // values whose upper digits are above `digits`
+  magnitude<T> digits, mask;           // the digits found so far, and their mask
 };
 
 /// The values that a search examines: the candidates if they contain the `wanted` largest values, otherwise all values.
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(digit_grid::threads)
   const bool few = values.by_candidates(k);
   const T* const x = few ? values.candidates : values.all;
   const std::uint64_t n = few ? *values.count : values.n;
-  const bits known = search->known, upper = search->upper;
+  const bits digits = search->digits, mask = search->mask;
   shared.histogram[thread] = 0;
   __syncthreads();
   const std::uint64_t stride = std::uint64_t{gridDim.x} * digit_grid::threads;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(digit_grid::threads)
       m[i] = at + i * stride < n ? magnitude_of(x[at + i * stride]) : 0;
     SPAR_UNROLL
     for (unsigned i = 0; i < digit_grid::at_once; ++i) {
-      if (at + i * stride >= n || (m[i] & upper) != known) continue;
+      if (at + i * stride >= n || (m[i] & mask) != digits) continue;
       const unsigned next_digit = static_cast<unsigned>(m[i] >> shift) & (radix - 1);
       if (next_digit != digit && of_digit > 0) atomicAdd(&shared.histogram[digit], of_digit);
       of_digit = next_digit != digit ? 1 : of_digit + 1;
@@ -166,11 +166,11 @@ __global__ void __launch_bounds__(digit_grid::threads)
   __syncthreads();
   for (unsigned w = 0; w < spar::detail::warp_of_thread(); ++w) above += shared.of_warp[w];
   if (above >= k || (above + equal < k && digit > 0)) return;
-  const bits found = static_cast<bits>(known | static_cast<bits>(static_cast<bits>(digit) << shift));
+  const bits found = static_cast<bits>(digits | static_cast<bits>(static_cast<bits>(digit) << shift));
   search->finished = 0;
   search->above = above;
-  search->known = found;
-  search->upper = static_cast<bits>(static_cast<bits>(-1) << shift);
+  search->digits = found;
+  search->mask = static_cast<bits>(static_cast<bits>(-1) << shift);
   if (shift > 0) return;
   *result = {found, k, k - above, equal};
   if (found == 0) *result = {1, above, above, above}; // fewer than k nonzeros

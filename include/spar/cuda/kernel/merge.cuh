@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads, merge_tile<T, I
   const unsigned own = lefts + rights - from < tile::items ? lefts + rights - from : tile::items;
   const unsigned right_end = rights + (has_after ? 1 : 0);
   unsigned i = merge_split(li, lefts, ri, rights, from);
-  unsigned j = from - i, known = 0; // the number of entries in `index`
+  unsigned j = from - i, filled = 0; // the number of entries in `index`
   const bool follows = i > 0 || has_before;
   Index last = shared.index[i], next_left = li[i], next_right = ri[j]; // shared.index[i] is li[i - 1]
   SPAR_UNROLL
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads, merge_tile<T, I
     const unsigned at = is_left ? i : lefts + j;
     index[item] = is_left ? next_left : next_right;
     value[item] = lv[at];
-    ++known;
+    ++filled;
     if (item == tile::items) break;
     const Index next = li[at + 1];
     next_left = is_left ? next : next_left;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(merge_tile<T, Index>::threads, merge_tile<T, I
     if (item >= own) break;
     if (index[item] != last || (item == 0 && !follows)) made |= 1U << item;
     last = index[item];
-    if (item + 1 < known && index[item + 1] == last) value[item] = op(value[item], value[item + 1]);
+    if (item + 1 < filled && index[item + 1] == last) value[item] = op(value[item], value[item + 1]);
   }
 
   std::uint32_t total = 0;

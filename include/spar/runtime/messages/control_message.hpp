@@ -29,8 +29,8 @@ struct control_message {
     name = 3,  ///< the source, rank 0, has assigned a number to the name of a collective
     round = 4, ///< about a round of a partial collective; the text begins with the number of a control_subscriber
     call = 5,  ///< describes a call of the source: see runtime/peer_query.hpp
-    left = 6,  ///< the source has left: it starts no call any more, and all its messages have been sent; the text says
-               ///< how many calls it has made (see endpoint/leavers.hpp), and is empty if the communicator is dead
+    left = 6,  ///< the source has left: it starts no call any more. The text says how many calls it has started (see
+               ///< endpoint/leavers.hpp), and is empty if the communicator is dead
     wait = 7   ///< asks for what the receiver waits, or answers: see runtime/wait_errors.hpp
   };
 

@@ -147,7 +147,7 @@ class mpi_control : public link {
     is_retired_ = true;
   }
   [[nodiscard]] bool is_retired() const noexcept { return is_retired_; }
-  /// Called when the empty message of `peer` has arrived, behind its other messages (see `is_settled`).
+  /// Called when the empty message of `peer` has arrived, behind its other messages (see `has_received_all`).
   void note_flush(rank_t peer) noexcept { is_flushed_[static_cast<std::size_t>(peer)] = true; }
 
   /// For a rank that has left: handles what has arrived, and returns whether nothing more will arrive. This object can
@@ -155,7 +155,7 @@ class mpi_control : public link {
   /// still arrive, perhaps in a later communicator to which MPI gives the same number. If a rank has failed, messages
   /// of its calls may still be on their way when all ranks have ended; each rank then sends an empty message behind its
   /// other messages to each rank, and discards what arrives before the empty message.
-  bool is_settled() noexcept {
+  bool has_received_all() noexcept {
     try {
       for (control_message note; take(note);) is_dead_ = is_dead_ || note.what == control_message::purpose::abort;
       int sent = 1;
@@ -279,24 +279,24 @@ class mpi_leavers {
     return *all;
   }
 
-  void add(mpi_control& its) {
+  void add(mpi_control& control) {
     const std::lock_guard lock(mutex_);
-    its.join_before(all_);
+    control.join_before(all_);
     if (key_ == MPI_KEYVAL_INVALID) { // MPI_Finalize first deletes the attributes of MPI_COMM_SELF
       check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &at_finalize, &key_, nullptr), "MPI_Comm_create_keyval");
       check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key_, nullptr), "MPI_Comm_set_attr");
     }
     sweep();
   }
-  void remove(mpi_control& its) noexcept {
+  void remove(mpi_control& control) noexcept {
     const std::lock_guard lock(mutex_);
-    its.leave();
+    control.leave();
   }
-  /// Takes over `its`, whose transport is destroyed; `args` are those of `mpi_control::retire`.
+  /// Takes over `control`, whose transport is destroyed; `args` are those of `mpi_control::retire`.
   template <class... Args>
-  void retire(mpi_control& its, Args&&... args) noexcept {
+  void retire(mpi_control& control, Args&&... args) noexcept {
     const std::lock_guard lock(mutex_);
-    its.retire(std::forward<Args>(args)...);
+    control.retire(std::forward<Args>(args)...);
     sweep();
   }
 
@@ -308,24 +308,25 @@ class mpi_leavers {
   bool sweep(double begin = 0) noexcept {
     bool awaited = false;
     for (link* l = &all_.after(); l != &all_;) {
-      auto* const its = static_cast<mpi_control*>(l);
+      auto* const control = static_cast<mpi_control*>(l);
       l = &l->after();
-      if (!its->is_retired()) continue;
-      if (its->is_settled()) {
-        its->leave();
-        delete its;
+      if (!control->is_retired()) continue;
+      if (control->has_received_all()) {
+        control->leave();
+        delete control;
       } else {
-        awaited = awaited || its->is_awaited(begin);
+        awaited = awaited || control->is_awaited(begin);
       }
     }
     return awaited;
   }
   static int at_finalize(MPI_Comm, int, void*, void*) {
-    mpi_leavers& its = of_process();
-    const std::lock_guard lock(its.mutex_);
-    for (link* l = &its.all_.after(); l != &its.all_; l = &l->after()) static_cast<mpi_control*>(l)->end_with_program();
-    for (const double begin = MPI_Wtime(); its.sweep(begin);) sched_yield();
-    for (link* l = &its.all_.after(); l != &its.all_; l = &l->after()) static_cast<mpi_control*>(l)->close();
+    mpi_leavers& process = of_process();
+    const std::lock_guard lock(process.mutex_);
+    for (link* l = &process.all_.after(); l != &process.all_; l = &l->after())
+      static_cast<mpi_control*>(l)->end_with_program();
+    for (const double begin = MPI_Wtime(); process.sweep(begin);) sched_yield();
+    for (link* l = &process.all_.after(); l != &process.all_; l = &l->after()) static_cast<mpi_control*>(l)->close();
     return MPI_SUCCESS;
   }
 
@@ -337,35 +338,35 @@ class mpi_leavers {
 /// The owner of the control messages of a transport.
 class mpi_control_owner {
  public:
-  explicit mpi_control_owner(rank_t ranks) : all_(&mpi_leavers::of_process()), its_(new mpi_control(ranks)) {}
+  explicit mpi_control_owner(rank_t ranks) : all_(&mpi_leavers::of_process()), control_(new mpi_control(ranks)) {}
   mpi_control_owner(const mpi_control_owner&) = delete;
   /// As `mpi_control::open`.
   void open(owned_communicator&& own, const endpoint& node) {
-    its_->open(std::move(own), node);
-    all_->add(*its_);
+    control_->open(std::move(own), node);
+    all_->add(*control_);
   }
   ~mpi_control_owner() {
-    if (its_ == nullptr) return;
+    if (control_ == nullptr) return;
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (finalised != 0 || !its_->is_open()) {
-      all_->remove(*its_);
-      delete its_;
+    if (finalised != 0 || !control_->is_open()) {
+      all_->remove(*control_);
+      delete control_;
     } else { // the construction of the transport has failed
-      its_->end_with_program();
+      control_->end_with_program();
       retire(owned_communicator::none(), true, true, 0);
     }
   }
-  [[nodiscard]] mpi_control* operator->() const noexcept { return its_; }
+  [[nodiscard]] mpi_control* operator->() const noexcept { return control_; }
 
   /// Called when the rank has left: see `mpi_control::retire`.
   void retire(owned_communicator&& data, bool is_dead, bool is_lost, double deadline) noexcept {
-    all_->retire(*std::exchange(its_, nullptr), std::move(data), is_dead, is_lost, deadline);
+    all_->retire(*std::exchange(control_, nullptr), std::move(data), is_dead, is_lost, deadline);
   }
 
  private:
   mpi_leavers* all_;
-  mpi_control* its_;
+  mpi_control* control_;
 };
 
 } // namespace spar::detail

@@ -41,16 +41,16 @@ class mpi_departures {
   }
   /// MPI may still access the memory of messages that are in flight, which is therefore never freed.
   ~mpi_departures() {
-    if (count_ > 0) keep_for_ever();
+    if (count_ > 0) keep_forever();
   }
   mpi_departures(const mpi_departures&) = delete;
 
   /// Number of messages in flight.
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   /// Makes the destructor leak all envelopes, because MPI may still access their memory.
-  void keep_for_ever() noexcept {
-    envelopes_.keep_for_ever();
-    abort_notes_.keep_for_ever();
+  void keep_forever() noexcept {
+    envelopes_.keep_forever();
+    abort_notes_.keep_forever();
   }
 
   [[nodiscard]] envelope* acquire() {

@@ -73,7 +73,7 @@ class mpi_port : public endpoint {
     }
     control_->end_with(control_message::purpose::gone, ""); // unless this rank has left
     const bool lost = lost_ || leaving_.count() > 0;
-    if (lost_) leaving_.keep_for_ever(); // MPI may still write to an envelope
+    if (lost_) leaving_.keep_forever(); // MPI may still write to an envelope
     control_.retire(std::move(comm_), dead(), lost, deadline());
   }
 
@@ -215,10 +215,10 @@ class mpi_port : public endpoint {
     if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of testing `leaving_`
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
       if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead() && !scheduler().polls()) {
-        raise<deadlock>({"rank ", rank(), " would wait for ever, because it has no call or message in flight"});
+        raise<deadlock>({"rank ", rank(), " would wait forever, because it has no call or message in flight"});
       }
       const bool news =
-          requests_.test([this](const wait_set::slot& its, const MPI_Status& status) { end(its, status); });
+          requests_.test([this](const wait_set::slot& completed, const MPI_Status& status) { end(completed, status); });
       // A blocking wait checks for control messages only at every 32nd poll, but a rank without requests checks at
       // every poll, because it may await a control message.
       if (++polls_ % 32 == 0 || !block || requests_.empty()) poll_control();
@@ -305,8 +305,8 @@ class mpi_port : public endpoint {
     for (control_message note; control_->take(note);) spar::on_control_message(*this, note);
   }
 
-  void end(const wait_set::slot& its, const MPI_Status& status) {
-    request_owner* r = its.owner;
+  void end(const wait_set::slot& completed, const MPI_Status& status) {
+    request_owner* r = completed.owner;
     --r->outstanding;
     if (r->left && r->outstanding == 0) {
       end_loan();
@@ -314,7 +314,7 @@ class mpi_port : public endpoint {
     } else if (r->left || r->done) { // the operation has failed already
       return;
     } else {
-      complete_part(r, its.is_envelope, status);
+      complete_part(r, completed.is_envelope, status);
     }
   }
   void complete_part(request_owner* r, bool is_envelope, const MPI_Status& status) {

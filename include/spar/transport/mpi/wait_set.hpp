@@ -45,13 +45,13 @@ class mpi_wait_set {
   bool test(F&& on_complete) {
     if (requests_.size() == 1) { // the usual case: a blocking call awaits one message
       MPI_Status status;
-      int completed = 0;
-      status.MPI_ERROR = MPI_Test(requests_.data(), &completed, &status);
-      if (completed == 0 && status.MPI_ERROR == MPI_SUCCESS) return false;
-      const slot its = slots_[0];
+      int is_complete = 0;
+      status.MPI_ERROR = MPI_Test(requests_.data(), &is_complete, &status);
+      if (is_complete == 0 && status.MPI_ERROR == MPI_SUCCESS) return false;
+      const slot completed = slots_[0];
       requests_.clear();
       slots_.clear();
-      on_complete(its, status);
+      on_complete(completed, status);
       return true;
     }
     indices_.resize(requests_.size());
@@ -66,12 +66,12 @@ class mpi_wait_set {
     if (count <= 0) return false; // without requests, MPI sets `count` to MPI_UNDEFINED
     completed_.clear();
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-      slot& its = slots_[static_cast<std::size_t>(indices_[i])];
-      completed_.push_back({its, statuses_[i]});
-      its.owner = nullptr;
+      slot& completed = slots_[static_cast<std::size_t>(indices_[i])];
+      completed_.push_back({completed, statuses_[i]});
+      completed.owner = nullptr;
     }
     remove(nullptr);
-    for (const auto& [its, status] : completed_) on_complete(its, status);
+    for (const auto& [completed, status] : completed_) on_complete(completed, status);
     return true;
   }
 

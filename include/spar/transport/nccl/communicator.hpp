@@ -18,7 +18,7 @@ namespace spar::detail {
 
 /// One rank of a non-blocking NCCL communicator, with a stream that contains nothing but the transfers of this
 /// communicator. Each function starts a call of NCCL, which may continue after the function has returned: the next
-/// function may be called only once `settled()` has returned true. The functions throw `nccl_error`.
+/// function may be called only once `call_has_ended()` has returned true. The functions throw `nccl_error`.
 class nccl_communicator {
  public:
   nccl_communicator() {
@@ -53,7 +53,7 @@ class nccl_communicator {
 
   /// Whether the last call has ended, so that the work of the call is in the stream. Throws `nccl_error` if the call,
   /// or a transfer in flight, has failed.
-  [[nodiscard]] bool settled() const {
+  [[nodiscard]] bool call_has_ended() const {
     ncclResult_t state = ncclSuccess;
     check_nccl(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
     check_nccl(state, call_);
