@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ends the calls of all ranks after one rank has failed: the failed rank sends the reason for its failure to the other
-// ranks, and each rank resumes its waiting coroutines with an error. `endpoint/failure.hpp` records the reason.
+// ranks, and each rank resumes its waiting coroutines with an error. `endpoint/failure.hpp` records the reason. For
+// callers: `spar::abort`, and `or_abort` for work that precedes a call, are in runtime/communicator_rank.hpp.
 #pragma once
 
 #include <spar/runtime/transport_concept.hpp>

@@ -45,7 +45,8 @@ class channel {
   [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_->scheduler(); }
   /// The rank's pool.
   [[nodiscard]] pool& memory() const noexcept { return net_->memory(); }
-  /// The place of the rank's values, and the work on them: a `host_work`, or the workspace of the transport.
+  /// The place of the rank's values, and the work on them: a `host_work`, or the workspace of the transport. The
+  /// function `work_of` is found by its argument when this function is used: it is in workspace/workspace.hpp, above.
   [[nodiscard]] decltype(auto) work() const noexcept { return work_of(*this); }
   /// Whether the values and payloads are in device memory.
   static constexpr bool on_device = values_on_device<Net>;

@@ -33,9 +33,10 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   `into.destination(i)` or lends memory by `into.borrow`. It must not lend memory of the sender if `into.kept()`,
 ///   nor its own memory if `into.placed()`. A transport that sends bytes writes and validates them by
 ///   transport/mpi/envelope.hpp; an in-process transport pairs messages with receives by `matching`.
-/// - `abandon(record)`, for `operation`: cancels an operation whose owner is destroyed before the operation ends, and
-///   does not wait for another rank. If a peer still reads the send buffer, `abandon` calls `begin_loan()`, and the
-///   transport calls `end_loan()` when the peer has finished: no failed call returns before.
+/// - `abandon(record)`, for `operation`: cancels an operation whose owner is destroyed before the operation ends, as by
+///   an error, and does not wait for another rank. If a peer still reads the payload of a send in host memory,
+///   `abandon` calls `begin_loan()`, and the transport calls `end_loan()` when the peer has finished: no failed call
+///   returns before. A payload in device memory that a device may still read, without a loan: `device_path::streamed`.
 /// - `progress(block)`, which completes operations by `record.complete(scheduler())`, passes control messages to
 ///   `on_control_message`, and runs the scheduler. `progress(true)` first waits until an operation may have ended, on a
 ///   dead communicator only while `node().loans().any()`, and throws if none can end any more. Except in the simulator,
@@ -109,8 +110,10 @@ enum class device_path : std::uint8_t {
   loaned,
   /// From its place to device memory of the receiver, in the order of streams. A send takes the payload after the work
   /// that is now in `message_pieces::stream`. Work that is put into `message_buffer::stream()` after the end of the
-  /// receive sees the payload. Both are null for a message in host memory. If a send is destroyed before its end, the
-  /// memory of its payload is not used again, and freed only after `wait_until_idle`.
+  /// receive sees the payload. Both are null for a message in host memory.
+  ///
+  /// If a send is destroyed before its end, the device may still read the payload. So the owner of the memory of the
+  /// payload, the `device_port`, does not use this memory again, and frees it only after `wait_until_idle`.
   streamed
 };
 

@@ -332,8 +332,8 @@ class device_port : public decorated_port<Inner> {
     return &a;
   }
 
-  /// After a failed call, its memory is not used again, because other ranks, or the wrapped transport, may still read
-  /// it.
+  /// Whether memory that is given back must not be used again: after a failed call, other ranks may still read it (see
+  /// `transport`, `abandon`), or the wrapped transport (see `device_path::streamed`).
   static bool is_read_still(void* self) noexcept {
     const auto& port = *static_cast<device_port*>(self);
     return port.gave_up_ || port.node().loans().any();
@@ -344,7 +344,7 @@ class device_port : public decorated_port<Inner> {
   pool pinned_{page_locked_};
   device_pool memory_{{&end_transfers, &is_read_still, this}};
   device_pool received_; // memory of messages that have arrived on the device, in the order of events
-  bool gave_up_ = false; // whether a send that the wrapped transport may still read has been destroyed
+  bool gave_up_ = false; // whether a send was destroyed before its end (see `device_path::streamed`)
   detail::slab<outgoing> outgoing_;
   std::list<arrival> arrivals_; // its constructor takes no memory, unlike that of a deque
   detail::device_waits waits_;
