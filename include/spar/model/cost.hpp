@@ -32,7 +32,7 @@ struct call_shape {
   [[nodiscard]] double others() const noexcept { return 1.0 - 1.0 / static_cast<double>(ranks); }
   /// n (1 - (1 - k / n)^count): the expected number of entries in the sum over `count` ranks that have k uniformly
   /// random entries each. Computed by repeated doubling: the formula loses precision by cancellation if k is small.
-  [[nodiscard]] double expected_union(std::int64_t count) const noexcept {
+  [[nodiscard, gnu::noinline]] double expected_union(std::int64_t count) const noexcept {
     if (n <= 0 || k >= n) return n;
     double all = 0;
     for (double some = k; count > 0; count /= 2, some += some - some * some / n) {

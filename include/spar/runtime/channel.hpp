@@ -12,11 +12,8 @@
 #include <spar/runtime/tasks/forwarding_awaiter.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
-#include <coroutine>
 #include <cstdint>
 #include <exception>
-#include <memory_resource>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -31,7 +28,7 @@ class channel {
  public:
   /// Creates the channel of the call `call`, whose ranks agree on `agreed`, on the rank `net`.
   channel(Net& net, call_record& call, const signature& agreed) noexcept
-      : net_(&net), call_(&call), agreed_(agreed), number_(net.rank()) {
+      : net_(&net), call_(&call), digest_(agreed.digest), number_(net.rank()), element_(agreed.element) {
     call.agreed = agreed;
     call.error.abort_by(
         [](void* port, const std::exception_ptr& why) noexcept { detail::abort(*static_cast<Net*>(port), why); }, &net);
@@ -110,14 +107,14 @@ class channel {
   template <element T>
   [[nodiscard]] channel with_element() const noexcept {
     channel other = *this;
-    other.agreed_.element = code_of<T>;
+    other.element_ = code_of<T>;
     return other;
   }
   /// Returns a channel of this call for use after the ranks have chosen the algorithm `name`. A message from a rank
   /// that has chosen a different algorithm causes `mismatch`. `name` must outlive the call.
   [[nodiscard]] channel with_algorithm(std::string_view name) const noexcept {
     channel other = *this;
-    other.agreed_.digest = detail::splitmix(agreed_.digest ^ detail::fnv1a(name));
+    other.digest_ = detail::splitmix(digest_ ^ detail::fnv1a(name));
     call_->chosen = name;
     return other;
   }
@@ -142,7 +139,7 @@ class channel {
     ++call_->cost.messages_sent; // after starting the send, so that counting overlaps with the transfer
     call_->cost.bytes_sent += out.head.payload_bytes();
     const std::size_t plain =
-        what.format == wire_format::block_coded ? size_of(agreed_.element) : 0; // bytes of an unencoded value
+        what.format == wire_format::block_coded ? size_of(element_) : 0; // bytes of an unencoded value
     call_->cost.plain_bytes_sent += what.plain_bytes > 0 ? what.plain_bytes
                                     : plain > 0          ? what.count * plain
                                                          : out.head.payload_bytes();
@@ -168,8 +165,8 @@ class channel {
   /// The channel of the same call and rank over another transport.
   template <transport Other>
   channel(const channel<Other>& other, Net& net) noexcept
-      : net_(&net), call_(other.call_), agreed_(other.agreed_), order_(other.order_), number_(other.number_),
-        lane_(other.lane_) {}
+      : net_(&net), call_(other.call_), digest_(other.digest_), order_(other.order_), number_(other.number_),
+        element_(other.element_), lane_(other.lane_) {}
 
   template <class Inner>
   class checked_receive : public forwarding_awaiter<Inner> {
@@ -187,7 +184,14 @@ class channel {
     rank_t peer_;
   };
 
-  [[nodiscard]] header own_header() const noexcept { return header_of(agreed_, *call_); }
+  /// On what the ranks agree in the messages of this channel. Not a member, because coroutines copy their channels.
+  [[nodiscard]] signature agreed() const noexcept {
+    signature own = call_->agreed;
+    own.digest = digest_;
+    own.element = element_;
+    return own;
+  }
+  [[nodiscard]] header own_header() const noexcept { return header_of(agreed(), *call_); }
 
   /// The number of messages of this call so far, modulo 256, that this rank has sent to `peer` (direction 0) or
   /// received from `peer` (direction 1) on the lane of this channel.
@@ -214,8 +218,9 @@ class channel {
                                 ", got number ", h.order, " (collective ", call_->sequence, ", lane ", lane_, ")"});
       }
     }
-    if (!is_of(h, agreed_, *call_)) detail::throw_mismatch(*net_, *call_, agreed_, h, peer);
-    h.dimension = agreed_.dimension; // a short header lacks the dimension, but equal digests imply equal dimensions
+    if (!is_of(h, agreed(), *call_)) detail::throw_mismatch(*net_, *call_, agreed(), h, peer);
+    h.dimension =
+        call_->agreed.dimension; // a short header lacks the dimension, but equal digests imply equal dimensions
     in.check_fit();
     if (checksums && !on_device) in.verify_payload(); // the transport verifies a payload on a device
     ++call_->cost.messages_received;
@@ -225,9 +230,10 @@ class channel {
 
   Net* net_;
   call_record* call_;
-  signature agreed_;
+  std::uint64_t digest_;
   const rank_t* order_ = nullptr; // order_[i] is the rank with the number i; null if each rank keeps its number
   rank_t number_;
+  element_code element_;
   std::uint8_t lane_ = 0;
 };
 

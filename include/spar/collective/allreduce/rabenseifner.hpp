@@ -114,10 +114,17 @@ struct rabenseifner {
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = mine;
 
-    if (folded.has_partner()) {
-      auto folding =
-          fold_in(net, folded, mine, index_range{0, n}, storage::delta<T, Index>(store, n), op, store, residual);
-      sum = co_await std::move(folding);
+    const index_range all{0, n};
+    if (!folded.active()) {
+      outgoing<Storage, T, Index> out;
+      co_await net.send(folded.partner(), co_await out(net, store, mine, all, step_of(0, net.rank())));
+      out.keep_error(net, store, mine, all, residual);
+    } else if (folded.has_partner()) {
+      incoming<Storage, T, Index> theirs(memory);
+      co_await net.receive(folded.partner(), theirs);
+      const auto lower = co_await theirs.view(net, store, all);
+      sum = merge(lower, mine, all, storage::delta<T, Index>(store, n), op, memory);
+      net.compute(lower.count() + mine.count());
       have = std::as_const(sum).view();
     }
 

@@ -8,6 +8,7 @@
 #include <spar/core/check_number.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/policy/slot.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/merge.hpp>
@@ -16,6 +17,7 @@
 #include <spar/workspace/workspace.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -155,37 +157,40 @@ struct recursive_doubling {
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = mine;
 
-    if (folded.has_partner()) {
-      auto folding = fold_in(net, folded, mine, range, limit, op, store, residual);
-      sum = co_await std::move(folding);
-      if (!folded.active()) {
-        incoming<Storage, T, Index> whole(net.work().memory());
-        co_await net.receive(folded.partner(), whole);
-        co_return net.work().duplicate(co_await whole.view(net, store, range));
-      }
-      have = sum.view();
-    }
-
     // Before the round at distance d, the active ranks with equal `folded.number() / d` form a group of d ranks that
     // have the same sum. All ranks of a group pass the same step to the codec, so that they encode the sum alike.
     const auto group = [&](rank_t ranks) {
-      return step_of(static_cast<std::uint64_t>(ranks), folded.number() / ranks);
+      return step_of(static_cast<std::uint64_t>(ranks), ranks == 0 ? net.rank() : folded.number() / ranks);
     };
-    const auto kept = [&](rank_t ranks) { return folded.number() % ranks == 0 ? residual : residual_view<T>(); };
-    for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
-      const rank_t peer = folded.rank_of(folded.number() ^ distance);
+    const auto kept = [&](rank_t ranks) {
+      return ranks == 0 || folded.number() % ranks == 0 ? residual : residual_view<T>();
+    };
+    // A folded pair begins with a round at distance 0, in which its active rank sends nothing, and its inactive rank
+    // receives the result.
+    for (rank_t distance = folded.has_partner() ? 0 : 1; distance < folded.active_ranks();
+         distance += std::max(distance, 1)) {
+      const rank_t peer = distance == 0 ? folded.partner() : folded.rank_of(folded.number() ^ distance);
       outgoing<Storage, T, Index> out;
-      auto sending = net.send(peer, co_await out(net, store, have, range, group(distance)));
+      std::optional<decltype(net.send(peer, payload()))> sending;
+      if (distance > 0 || !folded.active())
+        sending.emplace(net.send(peer, co_await out(net, store, have, range, group(distance))));
       incoming<Storage, T, Index> theirs(net.work().memory());
       co_await net.receive(peer, theirs);
       const auto other = co_await theirs.view(net, store, range);
-      const auto own = out.as_decoded(net, store, have, range, kept(distance));
-      const bool lower = peer > net.rank();
-      auto next = co_await net.work().merge(lower ? own : other, lower ? other : own, range, limit, op);
-      net.compute(other.count() + own.count());
+      sparse_stream<T, Index> next;
+      if (folded.active()) {
+        const auto own = out.as_decoded(net, store, have, range, kept(distance));
+        const bool lower = peer > net.rank();
+        next = co_await net.work().merge(lower ? own : other, lower ? other : own, range, limit, op);
+        net.compute(other.count() + own.count());
+      } else {
+        out.keep_error(net, store, have, range, residual);
+        next = net.work().duplicate(other);
+      }
       theirs.release();
-      co_await sending;
+      if (sending) co_await *sending; // the send must end before `sum` changes
       sum = std::move(next);
+      if (!folded.active()) co_return sum;
       have = sum.view();
     }
 

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <memory_resource>
 #include <span>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -237,7 +236,7 @@ class message_buffer {
 
   /// Returns the memory of the payload to its owner: the pool, the transport or, with in-process ranks, the sender,
   /// whose send then ends.
-  void release() noexcept {
+  [[gnu::noinline]] void release() noexcept {
     end_loan();
     storage_.reset();
   }

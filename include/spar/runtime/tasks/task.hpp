@@ -98,14 +98,9 @@ class promise_base {
   // in user code: it takes this template and the plain `operator delete` for a mismatched pair.
   template <class... Args>
   [[gnu::always_inline]] static void* operator new(std::size_t size, Args&... args) {
-    scheduler& ready = scheduler_among(args...);
-    ready.make_room();
-    pool& memory = ready.memory();
-    auto* p = static_cast<std::byte*>(memory.allocate(size + frame_prefix, frame_prefix));
-    ::new (p) prefix{&memory, size + frame_prefix};
-    return p + frame_prefix;
+    return allocate(size, scheduler_among(args...));
   }
-  static void operator delete(void* frame, std::size_t) noexcept {
+  [[gnu::noinline]] static void operator delete(void* frame, std::size_t) noexcept {
     auto* p = static_cast<std::byte*>(frame) - frame_prefix;
     const prefix kept = *reinterpret_cast<prefix*>(p);
     kept.memory->deallocate(p, kept.size, frame_prefix);
@@ -160,6 +155,14 @@ class promise_base {
   bool finished_ = false;
 
  private:
+  [[gnu::noinline]] static void* allocate(std::size_t size, scheduler& ready) {
+    ready.make_room();
+    pool& memory = ready.memory();
+    auto* p = static_cast<std::byte*>(memory.allocate(size + frame_prefix, frame_prefix));
+    ::new (p) prefix{&memory, size + frame_prefix};
+    return p + frame_prefix;
+  }
+
   struct prefix {
     pool* memory;
     std::size_t size;
