@@ -9,7 +9,6 @@
 #include <spar/collective/selected_sum.hpp>
 #include <spar/core/op.hpp>
 #include <spar/core/policy/policy.hpp>
-#include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/tasks/task.hpp>

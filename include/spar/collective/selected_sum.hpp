@@ -4,16 +4,13 @@
 #pragma once
 
 #include <spar/core/policy/slot.hpp>
-#include <spar/runtime/channel.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/workspace/workspace.hpp>
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 namespace spar {

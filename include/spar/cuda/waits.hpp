@@ -9,7 +9,6 @@
 
 #include <coroutine>
 #include <exception>
-#include <utility>
 
 namespace spar::detail {
 

@@ -10,9 +10,7 @@
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/runtime/arguments.hpp>
 
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>

@@ -7,7 +7,6 @@
 // anything; the rank then queries the sender about the calls before this one.
 #pragma once
 
-#include <spar/core/util/algobase.hpp>
 #include <spar/runtime/peer_question.hpp>
 #include <spar/runtime/signature.hpp>
 #include <spar/runtime/tasks/operation_record.hpp>

@@ -6,12 +6,10 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/atomic.hpp>
 #include <spar/core/util/thread.hpp>
-#include <spar/runtime/abort.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/progress.hpp>
 #include <spar/runtime/tasks/rank_mutex.hpp>
 
-#include <exception>
 #include <optional>
 
 #include <sched.h>

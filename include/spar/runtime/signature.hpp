@@ -10,12 +10,11 @@
 #include <spar/core/util/bounded_text.hpp>
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/core/util/splitmix.hpp>
-#include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/endpoint/call_table.hpp>
 #include <spar/runtime/messages/message.hpp>
 
 #include <concepts>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace spar {

@@ -22,7 +22,6 @@
 #include <memory_resource>
 #include <new>
 #include <span>
-#include <string>
 #include <utility>
 
 namespace spar {

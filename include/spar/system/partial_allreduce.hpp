@@ -7,7 +7,6 @@
 #include <spar/collective/partial/partial.hpp>
 #include <spar/system/collectives.hpp>
 
-#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string_view>

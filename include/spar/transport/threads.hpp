@@ -19,8 +19,6 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
-#include <string>
-#include <utility>
 
 #include <sched.h>
 

@@ -23,12 +23,10 @@
 #include <spar/workspace/ready.hpp>
 #include <spar/workspace/slices.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 namespace spar {
 

@@ -10,7 +10,6 @@
 #include <spar/storage/storage.hpp>
 #include <spar/topology/flat.hpp>
 
-#include <type_traits>
 #include <utility>
 
 namespace spar {

@@ -10,7 +10,6 @@
 #include <spar/storage/merge.hpp>
 #include <spar/workspace/workspace.hpp>
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>

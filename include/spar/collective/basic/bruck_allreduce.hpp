@@ -7,7 +7,6 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/storage/wire.hpp>
 #include <spar/topology/ownership.hpp>
 
 #include <bit>

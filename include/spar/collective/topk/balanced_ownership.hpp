@@ -10,7 +10,6 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/topology/ownership.hpp>
 #include <spar/workspace/workspace.hpp>
 
 #include <cstddef>

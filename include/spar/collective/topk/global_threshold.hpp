@@ -7,7 +7,6 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
-#include <spar/storage/sparse_stream.hpp>
 #include <spar/workspace/workspace.hpp>
 
 #include <array>

@@ -11,7 +11,6 @@
 #include <spar/selector/selector.hpp>
 #include <spar/storage/storage.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>

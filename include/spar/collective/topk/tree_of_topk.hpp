@@ -15,7 +15,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <string_view>
 #include <utility>
 

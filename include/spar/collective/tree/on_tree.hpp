@@ -12,7 +12,6 @@
 #include <spar/storage/storage.hpp>
 #include <spar/topology/ownership.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>

@@ -8,7 +8,6 @@
 #include <spar/core/util/splitmix.hpp>
 #include <spar/model/tree_cost.hpp>
 #include <spar/topology/flex_plan.hpp>
-#include <spar/topology/ownership.hpp>
 #include <spar/topology/tree.hpp>
 #include <spar/topology/tree_cells.hpp>
 

@@ -3,7 +3,6 @@
 // name and the options by a digest, and error messages contain them as text.
 #pragma once
 
-#include <spar/core/error.hpp>
 #include <spar/core/util/bounded_text.hpp>
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/core/util/splitmix.hpp>

@@ -9,7 +9,6 @@
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace spar::kernel {

@@ -11,7 +11,6 @@
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace spar::kernel {

@@ -9,7 +9,6 @@
 #include <spar/cuda/kernel/rows.cuh>
 #include <spar/storage/kernel/short_floats.hpp>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace spar::kernel {

@@ -15,7 +15,6 @@
 #include <spar/storage/kernel/magnitude.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 

@@ -7,7 +7,6 @@
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace spar::detail {

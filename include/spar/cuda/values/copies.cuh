@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
-#include <utility>
 
 namespace spar::detail {
 

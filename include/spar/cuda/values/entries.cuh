@@ -17,7 +17,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <utility>
 

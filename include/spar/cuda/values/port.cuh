@@ -14,7 +14,6 @@
 #include <spar/transport/decorator.hpp>
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>

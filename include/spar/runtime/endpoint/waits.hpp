@@ -13,7 +13,6 @@
 #include <coroutine>
 #include <cstdint>
 #include <exception>
-#include <limits>
 
 namespace spar::detail {
 

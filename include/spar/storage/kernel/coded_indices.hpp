@@ -9,7 +9,6 @@
 #include <spar/storage/kernel/rice.hpp>
 #include <spar/storage/kernel/validate.hpp>
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,6 @@
 // The envelope of an MPI message: its header and, if the padded payload is at most 4096 bytes long, its payload.
 #pragma once
 
-#include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/messages/message.hpp>
 
 #include <array>

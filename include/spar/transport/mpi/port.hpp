@@ -3,9 +3,6 @@
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
-#include <spar/core/util/checked_cast.hpp>
-#include <spar/runtime/abort.hpp>
-#include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/progress.hpp>
 #include <spar/transport/mpi/communicator.hpp>
@@ -18,14 +15,12 @@
 
 #include <sched.h>
 
-#include <array>
 #include <cstddef>
 #include <cstring>
 #include <exception>
 #include <limits>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace spar {
 

@@ -14,7 +14,6 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/merge.hpp>
-#include <spar/topology/ownership.hpp>
 
 #include <bit>
 #include <cstddef>
