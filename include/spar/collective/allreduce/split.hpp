@@ -59,46 +59,15 @@ std::uint64_t merge_work(std::span<const stream_view<T, Index>> parts) {
 
 } // namespace detail
 
-/// Sends each owner the slice of `mine` in the owner's block, and reduces the slices of all ranks in this rank's block
-/// to the dense values at `sum`. Each rank sends and receives P - 1 messages, all in flight at once. The reduction is
-/// in rank order.
+/// Sends each owner the slice of `mine` in the owner's block, and returns the sums of the slices of all ranks in this
+/// rank's block as a sparse stream. Each rank sends and receives P - 1 messages, all in flight at once. Slices are
+/// sparse, also those of a dense `mine`. The slices are merged in buckets of 16 ranks, each bucket while the messages
+/// of the next bucket arrive; at the end, the sums of the buckets are merged. All reductions are in rank order, so that
+/// the sum at an index does not depend on the owner of the index.
 ///
-/// Sparse slices are encoded by the stream codec of `store`. Dense slices are sent as plain values, or encoded by the
-/// block codec if `store` has no stream codec. Adds the rounding errors of the encodings of this rank's slices to
-/// `residual`, unless `residual` is empty.
-template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage>
-task<void> split_dense(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op, T* sum, Storage store,
-                       residual_view<T> residual) {
-  using codec = storage::slices_type<Storage>;
-  const codec slices = storage::slices_of(store);
-  const auto ranks = static_cast<std::size_t>(net.size());
-  const index_range block = owner[net.rank()];
-  const auto slice = co_await net.work().slices(mine, owner, net.size());
-  outgoing_list<codec, T, Index> out(net.memory(), ranks - 1); // holds encoded slices; must outlive the sends
-  all_to_all<Net, incoming<codec, T, Index>> messages(net);
-  const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
-  for (rank_t i = 1; i < net.size(); ++i) {
-    const rank_t peer = messages.destination(i);
-    messages.send(peer, co_await out.add(net, slices, slice[peer], owner[peer], step, residual));
-  }
-  buffer<stream_view<T, Index>> parts(net.memory(), ranks);
-  parts.span()[static_cast<std::size_t>(net.rank())] = slice[net.rank()];
-  for (rank_t i = 1; i < net.size(); ++i) {
-    co_await messages.arrival(i);
-    parts.span()[static_cast<std::size_t>(messages.source(i))] = co_await messages[i].view(net, slices, block);
-  }
-  const std::span<const stream_view<T, Index>> all = std::as_const(parts).span();
-  net.work().reduce_dense(all, block, sum, op);
-  net.compute(detail::entries_of(all));
-  for (auto& s : messages.end()) co_await s;
-}
-
-/// Like split_dense, but returns the sums of this rank's block as a sparse stream. Slices are sparse, also those of a
-/// dense `mine`. The slices are merged in buckets of 16 ranks, each bucket while the messages of the next bucket
-/// arrive; at the end, the sums of the buckets are merged. All reductions are in rank order, so that the sum at an
-/// index does not depend on the owner of the index.
-///
-/// If `quotas` withhold the slices of this rank, the rank sends flags instead. Ranks that get a flag return nothing.
+/// Slices are encoded by the stream codec of `store`. Adds the rounding errors of the encodings of this rank's slices
+/// to `residual`, unless `residual` is empty. If `quotas` withhold the slices of this rank, the rank sends flags
+/// instead. Ranks that get a flag return nothing.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo,
           class Quotas = const detail::no_quotas>
 task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,

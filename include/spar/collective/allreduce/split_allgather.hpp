@@ -5,7 +5,9 @@
 
 #include <spar/collective/allreduce/split.hpp>
 #include <spar/collective/basic/allgather.hpp>
+#include <spar/collective/wire/all_to_all.hpp>
 #include <spar/collective/wire/block_coder.hpp>
+#include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/runtime/channel.hpp>
@@ -34,7 +36,8 @@ enum class second_phase { adaptive, sparse, dense };
 /// average the share (P - 1) / P of the result: between k (P - 1) / P and k (P - 1) entries if the result stays sparse,
 /// or n (P - 1) / P values if the result is dense.
 ///
-/// The first phase takes one round, in which each rank sends P - 1 messages at once. The second phase takes
+/// The first phase takes one round, in which each rank sends P - 1 messages at once; if the second phase is dense, each
+/// owner reduces its slices to dense values. The second phase takes
 /// ceil(log2 P) rounds. Between the phases, `adaptive` counts the entries of all blocks in ceil(log2 P) additional
 /// rounds, unless the storage has no stream codec.
 template <second_phase Phase = second_phase::adaptive>
@@ -77,9 +80,30 @@ struct split_allgather {
     const index_range own = owner[net.rank()];
     if constexpr (Phase == second_phase::dense || !has_stream_codec<Storage>) {
       auto sum = sparse_stream<T, Index>::dense(net.work().memory(), mine.dimension(), 0, mine.dimension());
-      const std::span<T> values = sum.values();
-      co_await split_dense(net, mine, owner, op, values.data() + own.begin, store, residual);
-      co_await gather_dense(net, values, storage::blocks_of(store), residual);
+      { // the split phase, whose memory is free in the second phase
+        using codec = storage::slices_type<Storage>;
+        const codec slices = storage::slices_of(store);
+        const auto ranks = static_cast<std::size_t>(net.size());
+        const auto slice = co_await net.work().slices(mine, owner, net.size());
+        outgoing_list<codec, T, Index> out(net.memory(), ranks - 1); // holds encoded slices; must outlive the sends
+        all_to_all<Net, incoming<codec, T, Index>> messages(net);
+        const std::uint64_t step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
+        for (rank_t i = 1; i < net.size(); ++i) {
+          const rank_t peer = messages.destination(i);
+          messages.send(peer, co_await out.add(net, slices, slice[peer], owner[peer], step, residual));
+        }
+        buffer<stream_view<T, Index>> parts(net.memory(), ranks);
+        parts.span()[static_cast<std::size_t>(net.rank())] = slice[net.rank()];
+        for (rank_t i = 1; i < net.size(); ++i) {
+          co_await messages.arrival(i);
+          parts.span()[static_cast<std::size_t>(messages.source(i))] = co_await messages[i].view(net, slices, own);
+        }
+        const std::span<const stream_view<T, Index>> all = std::as_const(parts).span(); // in rank order
+        net.work().reduce_dense(all, own, sum.values().data() + own.begin, op);
+        net.compute(detail::entries_of(all));
+        for (auto& s : messages.end()) co_await s;
+      }
+      co_await gather_dense(net, sum.values(), storage::blocks_of(store), residual);
       co_return sum;
     } else {
       const sparse_stream<T, Index> block = co_await split_sparse(net, mine, owner, op, store, residual);
