@@ -17,7 +17,6 @@ import tree  # noqa: E402
 
 # Folders and headers that only serve other headers.
 INTERNAL = """
-    collective/allreduce/fold_in.hpp
     collective/allreduce/sum_if_short.hpp
     collective/finalize.hpp
     collective/partial/activation.hpp

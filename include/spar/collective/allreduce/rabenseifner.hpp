@@ -3,7 +3,6 @@
 // SparCML, section 5.3.2).
 #pragma once
 
-#include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/policy/slot.hpp>
@@ -58,13 +57,21 @@ struct rabenseifner {
     const rank_t active = folded.active_ranks();
     const uniform_ownership owner{x.size(), active};
     const auto part = [x](index_range r) { return x.subspan(r.begin, r.size()); };
-    if (folded.has_partner()) {
-      auto folding = fold_in(net, folded, x, op);
-      co_await std::move(folding);
-    }
-    if (!folded.active()) co_return;
-
     message_buffer theirs(net.work().memory());
+    if (!folded.active()) {
+      co_await net.send(folded.partner(), view_message<T>(x));
+      theirs.place(0, x);
+      co_await net.receive(folded.partner(), theirs);
+      co_return;
+    }
+    if (folded.has_partner()) {
+      theirs.expect(x.size_bytes()); // a copy, because the partner's `x` will receive the result
+      co_await net.receive(folded.partner(), theirs);
+      net.work().reduce_left(x, theirs.piece<T>(0).data(), op);
+      net.compute(x.size());
+      theirs.release();
+    }
+
     rank_t first = 0; // the first of the `blocks` blocks that this rank still has to reduce
     for (rank_t blocks = active; blocks > 1;) {
       blocks /= 2;

@@ -2,7 +2,6 @@
 // Allreduce by recursive doubling, sparse and dense, for any number of ranks (SparCML, section 5.3.1).
 #pragma once
 
-#include <spar/collective/allreduce/fold_in.hpp>
 #include <spar/collective/compressed/compressed_recursive_doubling.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/check_number.hpp>
@@ -211,21 +210,24 @@ struct recursive_doubling {
   template <transport Net, element T, class Op>
   static task<void> plain(channel<Net> net, std::span<T> x, Op op) {
     const folded_ranks folded(net.rank(), net.size());
-    if (folded.has_partner()) {
-      auto folding = fold_in(net, folded, x, op);
-      co_await std::move(folding);
-    }
-    if (!folded.active()) co_return;
-
     message_buffer theirs(net.work().memory());
+    if (!folded.active()) {
+      co_await net.send(folded.partner(), view_message<T>(x));
+      theirs.place(0, x);
+      co_await net.receive(folded.partner(), theirs);
+      co_return;
+    }
+
     // Copies the peer's values to this rank's memory, because the peer changes its `x` in the same round.
     theirs.expect(x.size_bytes());
-    for (rank_t distance = 1; distance < folded.active_ranks(); distance *= 2) {
-      const rank_t peer = folded.rank_of(folded.number() ^ distance);
-      auto sending = net.send(peer, view_message<T>(x));
+    for (rank_t distance = folded.has_partner() ? 0 : 1; distance < folded.active_ranks();
+         distance += std::max(distance, 1)) {
+      const rank_t peer = distance == 0 ? folded.partner() : folded.rank_of(folded.number() ^ distance);
+      std::optional<decltype(net.send(peer, payload()))> sending;
+      if (distance > 0) sending.emplace(net.send(peer, view_message<T>(x)));
       theirs.end_loan();
       co_await net.receive(peer, theirs);
-      co_await sending; // the send must end before `x` changes
+      if (sending) co_await *sending; // the send must end before `x` changes
       if (peer < net.rank())
         net.work().reduce_left(x, theirs.piece<T>(0).data(), op);
       else
