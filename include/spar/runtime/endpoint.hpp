@@ -91,7 +91,7 @@ class endpoint {
   void check_open() const {
     if (closed_ && !dead()) raise_closed();
   }
-  /// Called when this rank begins to leave the communicator together with all others: see collective/basic/leave.hpp.
+  /// Called when this rank begins to leave the communicator together with all others: see `agreed_leave`.
   void close() noexcept { closed_ = true; }
   /// Whether a rank of this communicator has failed, as far as this rank knows. After a failure, no collective works on
   /// the communicator any more.

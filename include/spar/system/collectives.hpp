@@ -10,7 +10,6 @@
 #include <spar/collective/basic/allgather.hpp>
 #include <spar/collective/basic/barrier.hpp>
 #include <spar/collective/basic/binomial.hpp>
-#include <spar/collective/basic/leave.hpp>
 #include <spar/collective/prepare.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/arguments.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The dissemination barrier (Hensgen, Finkel and Manber 1988).
+// The dissemination barrier (Hensgen, Finkel and Manber 1988), and the barrier by which all ranks leave.
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -30,6 +30,21 @@ struct dissemination_barrier : algorithm_defaults {
       in.release();
       co_await sending;
     }
+  }
+
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+/// A dissemination_barrier. From its start, no rank can start another call on the communicator.
+struct agreed_leave : algorithm_defaults {
+  static constexpr std::string_view name = "leave";
+
+  template <transport Net>
+  task<void> operator()(channel<Net> net) const& {
+    net.net().node().close(); // first: the other ranks would not take part in a call that this rank starts now
+    const dissemination_barrier all;
+    co_await all(net);
   }
 
   template <class... Args>
