@@ -21,7 +21,6 @@ INTERNAL = """
     collective/finalize.hpp
     collective/partial/activation.hpp
     collective/partial/backlog.hpp
-    collective/topk/balance_and_allgather.hpp
     collective/topk/balanced_ownership.hpp
     collective/topk/block_quotas.hpp
     collective/topk/flat_exchange.hpp

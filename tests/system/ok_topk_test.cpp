@@ -336,7 +336,10 @@ struct shares_to_gather : spar::algorithm_defaults {
     }
     auto own = spar::sparse_stream<float>::copy(net.memory(), mine);
     const std::span<const std::uint64_t> shares(bounds);
-    auto all = co_await spar::balance_and_allgather(net, std::move(own), shares, *balanced);
+    const spar::flat over;
+    const spar::storage::coo store;
+    const spar::residual_view<float> none;
+    auto all = co_await spar::gather_shares(net, over, std::move(own), shares, shares, *balanced, store, none);
     co_return all;
   }
 };
