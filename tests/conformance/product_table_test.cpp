@@ -64,6 +64,16 @@ entry entry_of(table& made) {
   return at;
 }
 
+/// A paragraph in lines of at most 120 characters, all but the first of which begin with `indent`.
+std::string wrapped(std::string line, const std::string& indent = "") {
+  for (std::size_t from = 0; line.size() - from > 120;) {
+    const std::size_t blank = line.rfind(' ', from + 120);
+    line.replace(blank, 1, "\n" + indent);
+    from = blank + 1;
+  }
+  return line + "\n";
+}
+
 table make_table() {
   table made;
   std::string& out = made.text;
@@ -84,24 +94,20 @@ table make_table() {
     });
     out += "\n";
   });
+  out += "\n" +
+         wrapped("*all*: the schedule works with this storage and each selector, over `flat` and over `on_tree`. Other "
+                 "stream codecs work where `coo` does, also those that round, except with `pruned_owners`; the tests "
+                 "run one that rounds with each other schedule. *some*, *none*: the other combinations do not compile, "
+                 "for the reasons with these numbers:") +
+         "\n";
+  for (std::size_t r = 0; r < made.reasons.size(); ++r)
+    out += wrapped(std::to_string(r + 1) + ". " + made.reasons[r] + " (" + std::to_string(made.times[made.reasons[r]]) +
+                       " combinations).",
+                   "   ");
   out +=
-      "\n*all*: the schedule works with this storage and each of the six selectors, over `flat` and over `on_tree`.\n"
-      "Other stream codecs work where `coo` does, also those that round, except with `pruned_owners`; the tests run\n"
-      "one that rounds with each other schedule. *some*, *none*: the other combinations do not compile, for the "
-      "reasons with these numbers:\n\n";
-  for (std::size_t r = 0; r < made.reasons.size(); ++r) {
-    std::string line = std::to_string(r + 1) + ". " + made.reasons[r] + " (" +
-                       std::to_string(made.times[made.reasons[r]]) + " combinations).";
-    for (std::size_t from = 0; line.size() - from > 110;) { // wraps the line
-      from = line.rfind(' ', from + 110);
-      line.replace(from, 1, "\n   ");
-      from += 4;
-    }
-    out += line + "\n";
-  }
-  out += "\nOf " + std::to_string(made.cells) + " combinations of selector, storage, topology and schedule, " +
-         std::to_string(made.meaningless) + "\ndo not compile; the tests run the other " +
-         std::to_string(made.cells - made.meaningless) + ".\n";
+      "\n" + wrapped("Of " + std::to_string(made.cells) +
+                     " combinations of selector, storage, topology and schedule, " + std::to_string(made.meaningless) +
+                     " do not compile; the tests run the other " + std::to_string(made.cells - made.meaningless) + ".");
   return made;
 }
 

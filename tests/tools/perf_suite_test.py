@@ -170,7 +170,7 @@ if full:
     refused("bad.hpp does not compile", "star=ring{}", "--", str(broken))
 refused("needs NAME=EXPRESSION", "bad=")
 refused("needs NAME=EXPRESSION", "compose(ring{})")
-refused("unknown selector 'fast'; expected one of everything", "bad=select=fast")
+refused("unknown selector 'fast'; expected one of bucket_topk, everything, exact_topk", "bad=select=fast")
 refused("expected gaussian:DENSITY", "bad=select=gaussian")
 refused("expected a density after the colon", "bad=select=gaussian:many")
 refused("unknown storage 'qsgd:3'", "bad=store=qsgd:3")

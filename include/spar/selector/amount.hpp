@@ -80,7 +80,7 @@ concept selector_with_bounds = requires(const Selector& select, std::uint64_t n)
 
 /// The reason why a schedule that keeps the k largest entries rejects a selector without `bounds()`.
 using needs_k =
-    because<"this schedule keeps the k largest entries of the sum, and the selector has no k: use exact_topk, "
-            "bucket_topk, threshold_reuse or gaussian, or a selector with bounds(n)">;
+    because<"this schedule keeps the k largest entries of the sum, and the selector has no k: use a selector "
+            "with bounds(n), such as exact_topk">;
 
 } // namespace spar
