@@ -171,7 +171,8 @@ class on_device {
         detail::runs_on_device<composed_type, T>,
         "there are no kernels for this selector, schedule, storage or type of values: for dense numbers, use "
         "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
-        "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>); for entries of numbers of "
+        "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>), and two_shot or one_shot "
+        "with one of these codecs; for entries of numbers of "
         "4 or 8 bytes, use exact_topk, threshold_reuse or a selector of your own for any workspace, the storage coo, "
         "alone or with a codec for dense "
         "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
@@ -222,7 +223,8 @@ class on_device {
 /// those of NaN. The device must be able to call `op`. `algorithm` is
 ///
 /// - for dense values: `cheapest`, `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
-///   alone or composed with `storage::as_bfloat16`, `as_half`, `qsgd` or `zfp`;
+///   alone or composed with `storage::as_bfloat16`, `as_half`, `qsgd` or `zfp`, and `two_shot` or `one_shot` composed
+///   with one of these codecs;
 /// - for entries that the selector `exact_topk`, `threshold_reuse`, or one of the program that leaves the work to the
 ///   workspace takes from the values: `cheapest`, `recursive_doubling`, `split_allgather`, `gather_and_merge`,
 ///   `tree_of_topk`, `balanced_owners` or `quantile_owners`, on a flat topology, with entries as they are and dense

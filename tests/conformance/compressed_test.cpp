@@ -951,6 +951,10 @@ TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) 
   EXPECT_EQ(choice(slow, 8, 1 << 24).chosen, algorithm::compressed_ring);
   EXPECT_EQ(choice(slow, 8, 1 << 11).chosen, algorithm::compressed_doubling);
   EXPECT_EQ(choice(slow, 1, 1 << 24).chosen, algorithm::plain);
+  const spar::network_model shared{2e-5, 8e-9, 2e-9, 1e-10, 2e-10, 2e-5}; // all messages in flight share their latency
+  EXPECT_EQ(choice(shared, 64, 1 << 16).chosen, algorithm::two_shot);
+  EXPECT_EQ(choice(shared, 4, 64).chosen, algorithm::one_shot);
+  EXPECT_EQ(choice(shared, 2, 1 << 10).chosen, algorithm::compressed_doubling); // the same bytes, without a barrier
   const auto chosen = choice(slow, 8, 1 << 24);
   EXPECT_LT(chosen.ring_seconds, chosen.plain_seconds);
   EXPECT_NE(chosen.reason().find("the compressed ring: "), std::string::npos) << chosen.reason();
@@ -966,6 +970,27 @@ TEST(compression_choice, says_that_it_assumes_one_host_if_nobody_has_set_the_mod
   EXPECT_NE(at, std::string::npos) << reason({});
   EXPECT_EQ(reason({}).find(said, at + 1), std::string::npos) << "said twice: " << reason({});
   EXPECT_EQ(reason({.alpha = 2e-6}).find("one host"), std::string::npos) << reason({.alpha = 2e-6});
+}
+
+/// The simulator's time of a call without computation is that of the model.
+TEST(compression_choice, knows_the_time_of_shots) {
+  for (const spar::rank_t ranks : {2, 5, 16}) {
+    for (const std::size_t n : {std::size_t{160}, std::size_t{16'000}}) {
+      const auto codec = spar::model_of<float>(spar::storage::as_bfloat16{}, {});
+      const spar::network_model model{.alpha = 2.3e-5, .beta = 8e-9, .gamma_dense = 0, .alpha_shared = 2e-5};
+      const spar::call_shape shape{ranks, static_cast<double>(n), static_cast<double>(n), 4, 4};
+      const spar::codec_model free{codec.value_bytes, 0};
+      for (const kind which : {two_shot, one_shot}) {
+        auto x = random_vectors(ranks, n, 3);
+        std::vector<spar::statistics> cost(x.size());
+        spar::simulator simulator(ranks, {.latency = 2e-5, .bandwidth = 1.25e8, .overhead = 3e-6});
+        simulator.run(program{which, named("bf16"), 32768, &x, nullptr, &cost});
+        const double expected =
+            which == two_shot ? spar::seconds_two_shot(model, shape, free) : spar::seconds_one_shot(model, shape, free);
+        EXPECT_NEAR(simulator.time() / expected, 1, 0.02) << which << ", P = " << ranks << ", n = " << n;
+      }
+    }
+  }
 }
 
 /// Averages many calls, each with other random roundings, at values that lie between two levels.

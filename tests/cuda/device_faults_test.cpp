@@ -43,8 +43,10 @@ struct device_faults : faults<typename Case::collective> {
 using doubling = dense<spar::recursive_doubling>;
 using short_ring = dense<in_pieces<spar::storage::as_bfloat16, spar::ring>>;
 using coded_doubling = dense<in_pieces<spar::storage::qsgd<8>, spar::recursive_doubling>>;
+using short_shots = dense<in_pieces<spar::storage::as_bfloat16, spar::two_shot>>;
 using cases =
-    testing::Types<device_case<doubling, through_the_host>, device_case<dense<spar::ring>, through_the_host>,
+    testing::Types<device_case<short_shots, through_the_host>, device_case<doubling, through_the_host>,
+                   device_case<dense<spar::ring>, through_the_host>,
                    device_case<dense<spar::rabenseifner>, through_the_host>, device_case<short_ring, through_the_host>,
                    device_case<coded_doubling, through_the_host>, device_case<dense_on_tree, through_the_host>,
                    device_case<compressed_on_tree, through_the_host>, device_case<doubling, by_nccl<0>>,

@@ -70,6 +70,7 @@ TEST_F(on_device_nccl, has_the_bits_of_the_host) {
     compare(ranks, 500, spar::rabenseifner{}, seeds);
     compare(ranks, 700, compose(spar::storage::as_bfloat16{}, spar::ring{.piece = 100}), seeds);
     compare(ranks, 300, compose(spar::storage::qsgd<8>{.bucket = 64}, spar::recursive_doubling{.piece = 128}), seeds);
+    compare(ranks, 700, compose(spar::storage::as_bfloat16{}, spar::two_shot{.piece = 60}), seeds);
     compare(ranks, 1, spar::ring{}, 3);
   }
 }

@@ -134,9 +134,11 @@ TEST_F(on_device, has_the_bits_of_the_host) {
         compare<float>(ranks, 100, spar::recursive_doubling{}, spar::average{});
       }
       compare<float>(ranks, 700, compose(as_bfloat16{}, spar::ring{.piece = 100}));
+      compare<float>(ranks, 700, compose(as_bfloat16{}, spar::two_shot{.piece = 100}));
       if (spar_test::runs_case(2, ranks)) {
         compare<float>(ranks, 300, compose(spar::storage::qsgd<8>{.bucket = 64}, spar::ring{.piece = 50}));
         compare<float>(ranks, 300, compose(as_half{}, spar::recursive_doubling{.piece = 128}));
+        compare<float>(ranks, 300, compose(spar::storage::qsgd<8>{.bucket = 64}, spar::one_shot{.piece = 50}));
       }
       compare<float>(ranks, ranks == 3 ? 4000 : 0, spar::ring{}); // large messages, which threads do not copy
       compare<float>(ranks, 1, compose(as_bfloat16{}, spar::recursive_doubling{}));

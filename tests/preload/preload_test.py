@@ -83,9 +83,9 @@ for ranks in [1, 2, 3, 4, 5, 8] if full else [1, 3]:
         expect((report["bytes_sent"] > 0) == (report["seconds"] > 0) == (ranks > 1), f"{what}: {report}")
 
 # Sums of float and double are compressed only on request; the program then accepts errors of 5 %.
-compressing = ["ring+qsgd:8"]
+compressing = ["ring+qsgd:8", "two_shot+qsgd:8"]
 if full:
-    compressing += ["rec_doubling+bf16", "flexreduce+half", "automatic+bf16"]
+    compressing += ["rec_doubling+bf16", "one_shot+bf16", "flexreduce+half", "automatic+bf16"]
     if ctypes.util.find_library("zfp"):
         compressing.append("ring+zfp:16")
 for setting in compressing:
@@ -168,6 +168,7 @@ for variable, value, says in [
     ("SPAR_ALLREDUCE", "fastest", "got 'fastest'"),
     ("SPAR_ALLREDUCE", "ring+zip:3", "SPAR_ALLREDUCE=ring+zip:3: unknown codec 'zip:3'"),
     ("SPAR_ALLREDUCE", "rabenseifner+bf16", "rabenseifner cannot"),
+    ("SPAR_ALLREDUCE", "two_shot", "SPAR_ALLREDUCE=two_shot: two_shot needs a codec, as in two_shot+qsgd:8"),
     ("SPAR_MIN_BYTES", "many", "'many'"),
     ("SPAR_NETWORK", "/nowhere", "SPAR_NETWORK: cannot read /nowhere"),
 ]:

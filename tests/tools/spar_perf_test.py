@@ -270,16 +270,19 @@ expect(0 < many["against_reference"]["lowest"] <= many["against_reference"]["rat
        <= many["against_reference"]["highest"], f"no interval: {many}")
 
 # Compressed systems: results within their bounds, counts, also inside partial systems and in the simulator.
-compressed = "ring+bf16,ring+qsgd:8,rec_doubling+half,flexreduce+qsgd:8,dense+bf16,ring+bf16+p2p,dsar_split+qsgd:4"
+compressed = ("ring+bf16,ring+qsgd:8,rec_doubling+half,two_shot+qsgd:8,one_shot+bf16,flexreduce+qsgd:8,dense+bf16,"
+              "ring+bf16+p2p,dsar_split+qsgd:4")
 for transport in ["threads", "sim"]:
     found = rows(*f"--systems {compressed} --count 50000 --density 1 --ranks 4 --transport {transport} --check".split())
-    expect(len(found) == 7, f"{len(found)} rows instead of 7")
+    expect(len(found) == 9, f"{len(found)} rows instead of 9")
     for (system, _), r in found.items():
         expect(r["correct"] is True, f"{system} over {transport} is wrong by {r['max_error']} > {r['error_bound']}")
         expect(r["error_bound"] > 0, f"{system} has no bound")
         expect(r["codec_seconds"] is not None and r["codec_seconds"] <= r["seconds_max"], f"{system}: codec")
     counts = {system: (r["compressions"], r["decompressions"]) for (system, _), r in found.items()}
     expect(counts["ring+bf16"] == (4, 7), f"ring: {counts}")
+    expect(counts["two_shot+qsgd:8"] == (4, 7), f"two-shot: {counts}")
+    expect(counts["one_shot+bf16"] == (2, 8), f"one-shot, two pieces: {counts}")
     expect(counts["ring+bf16+p2p"] == (6, 6), f"ring of messages: {counts}")
     expect(counts["rec_doubling+half"] == (4, 8), f"two pieces in two rounds: {counts}")
     expect(found["ring+bf16", 1]["words_sent"] == 50000 * 3 / 4, "half of the ring's words")

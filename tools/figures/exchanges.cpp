@@ -227,6 +227,8 @@ int main() {
   const auto compressed_doubling = compose(spar::storage::qsgd<8>{}, spar::recursive_doubling{});
   pictures.run({"compressed_doubling", "Recursive doubling with 8-bit values", values, {}}, 4,
                of_values<decltype(compressed_doubling)>{compressed_doubling});
+  const auto two_shot = compose(spar::storage::qsgd<8>{}, spar::two_shot{});
+  pictures.run({"two_shot", "Two-shot with 8-bit values", values, {}}, 4, of_values<decltype(two_shot)>{two_shot});
   pictures.run({"partial", "Partial allreduce (solo) with a late rank", values, {}}, 4, of_round{});
 
   const spar::tree_plans uneven(two_hosts(2, 3));

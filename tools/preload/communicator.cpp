@@ -5,6 +5,7 @@
 #include <spar/collective/allreduce/rabenseifner.hpp>
 #include <spar/collective/allreduce/recursive_doubling.hpp>
 #include <spar/collective/allreduce/ring.hpp>
+#include <spar/collective/compressed/two_shot.hpp>
 #include <spar/collective/tree/chains.hpp>
 #include <spar/collective/tree/on_tree.hpp>
 #include <spar/storage/named_codec.hpp>
@@ -124,6 +125,10 @@ void communicator::lossy(T* x, std::size_t n) {
     return spar::allreduce(*net_, all, spar::compose(codec, spar::ring{}));
   case algorithm::rec_doubling:
     return spar::allreduce(*net_, all, spar::compose(codec, spar::recursive_doubling{}));
+  case algorithm::two_shot:
+    return spar::allreduce(*net_, all, spar::compose(codec, spar::two_shot{}));
+  case algorithm::one_shot:
+    return spar::allreduce(*net_, all, spar::compose(codec, spar::one_shot{}));
   case algorithm::flexreduce:
     return spar::allreduce(*net_, all,
                            spar::compose(codec, spar::on_plan(*course_of(n, sizeof(T)).plan), spar::chains{}));

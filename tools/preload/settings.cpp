@@ -27,6 +27,8 @@ constexpr std::pair<std::string_view, algorithm> names[] = {{"automatic", algori
                                                             {"rabenseifner", algorithm::rabenseifner},
                                                             {"ring", algorithm::ring},
                                                             {"rec_doubling", algorithm::rec_doubling},
+                                                            {"two_shot", algorithm::two_shot},
+                                                            {"one_shot", algorithm::one_shot},
                                                             {"flexreduce", algorithm::flexreduce}};
 
 void read_algorithm(std::string_view text, settings& to) {
@@ -35,10 +37,15 @@ void read_algorithm(std::string_view text, settings& to) {
   const auto* const found = std::find_if(std::begin(names), std::end(names), [&](auto& n) { return n.first == name; });
   if (found == std::end(names)) {
     spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": expected automatic, rabenseifner, ",
-                                         "ring, rec_doubling or flexreduce, got '", std::string(name), "'"});
+                                         "ring, rec_doubling, two_shot, one_shot or flexreduce, got '",
+                                         std::string(name), "'"});
   }
   to.chosen = found->second;
-  if (plus == std::string_view::npos) return;
+  if (plus == std::string_view::npos) {
+    if (to.chosen != algorithm::two_shot && to.chosen != algorithm::one_shot) return;
+    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": ", std::string(name),
+                                         " needs a codec, as in ", std::string(name), "+qsgd:8"});
+  }
   const std::string_view codec = text.substr(plus + 1);
   try {
     const spar::storage::named_codec known(codec);
@@ -47,8 +54,8 @@ void read_algorithm(std::string_view text, settings& to) {
   }
   if (to.chosen == algorithm::rabenseifner || codec.size() >= to.codec.size()) {
     spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text),
-                                         ": only automatic, ring, rec_doubling and ", "flexreduce can be compressed, ",
-                                         std::string(name), " cannot"});
+                                         ": only automatic, ring, rec_doubling, two_shot, one_shot and ",
+                                         "flexreduce can be compressed, ", std::string(name), " cannot"});
   }
   std::copy(codec.begin(), codec.end(), to.codec.begin());
 }

@@ -9,7 +9,16 @@
 
 namespace preload {
 
-enum class algorithm : std::uint8_t { none, automatic, rabenseifner, ring, rec_doubling, flexreduce };
+enum class algorithm : std::uint8_t {
+  none,
+  automatic,
+  rabenseifner,
+  ring,
+  rec_doubling,
+  two_shot,
+  one_shot,
+  flexreduce
+};
 
 /// Trivially copyable, because rank 0 broadcasts its settings as bytes.
 struct settings {

@@ -11,8 +11,8 @@ namespace spar::perf {
 /// The parts of a name such as `ring+zfp:8`, `rec_doubling+qsgd:4+p2p`, `ok_topk+coded:bf16`,
 /// `ok_topk+pruned` or `ok_topk+cheapest`.
 struct compressed_name {
-  std::string algorithm; ///< dense (the fastest by the network model), ring, rec_doubling, flexreduce or dsar_split;
-                         ///< with a code for streams, one of `coded_names`
+  std::string algorithm; ///< one of `compressed_names`, of which dense is the fastest by the network model; with a
+                         ///< code for streams, one of `coded_names`
   std::string codec;     ///< a name that spar::storage::named_codec accepts, or one of `stream_codec_names`
   bool messages = false; ///< +p2p: each message is compressed separately
   [[nodiscard]] bool codes_streams() const { return codec.starts_with("coded") || is_schedule(); }
@@ -22,7 +22,7 @@ struct compressed_name {
 };
 
 /// As printed by `--list`.
-inline constexpr std::string_view compressed_names = "dense ring rec_doubling flexreduce dsar_split";
+inline constexpr std::string_view compressed_names = "dense ring rec_doubling two_shot one_shot flexreduce dsar_split";
 inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qsgd:8 zfp:RATE";
 inline constexpr std::string_view coded_names = "sparcml ssar_split rec_doubling gtopk ok_topk";
 inline constexpr std::string_view stream_codec_names = "coded coded:fast coded:bf16 pruned cheapest";

@@ -106,6 +106,10 @@ void register_compressed(Registry& all) {
         add_values(algorithm, algorithm.encodings(ranks));
       } else if (its->algorithm == "rec_doubling") {
         add_values(compose(codec, recursive_doubling{}), recursive_doubling::encodings(ranks));
+      } else if (its->algorithm == "two_shot") {
+        add_values(compose(codec, spar::two_shot{}), spar::two_shot::encodings(ranks));
+      } else if (its->algorithm == "one_shot") {
+        add_values(compose(codec, spar::one_shot{}), spar::one_shot::encodings(ranks));
       } else if (its->algorithm == "flexreduce") {
         const auto plan = all.keep(spar::flex_plan(all.topology(), all.given().count));
         add_values(spar::flexreduce(*plan, codec), spar::chains::encodings(*plan));

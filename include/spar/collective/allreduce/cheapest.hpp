@@ -57,9 +57,9 @@ inline double seconds_sparcml(const network_model& net, const call_shape& p, dou
 ///   which is left out if the model expects coordinates to be at least as fast.
 /// - Dense values: recursive doubling, Rabenseifner's algorithm or the ring. The ranks need not agree on anything
 ///   first, because all ranks know n.
-/// - Dense values with a block codec other than `storage::dense`: the compressed ring or compressed recursive doubling,
-///   unless the model expects an algorithm without compression to be at least as fast. `compression` returns the choice
-///   and the reason.
+/// - Dense values with a block codec other than `storage::dense`: the compressed ring, compressed recursive doubling,
+///   `two_shot` or `one_shot`, unless the model expects an algorithm without compression to be at least as fast.
+///   `compression` returns the choice and the reason.
 /// - Dense values over a tree: the choice depends on the model of the tree's links (see tree_dense), not on `pin`.
 ///
 /// All ranks must choose by the same model: `pin`, or the model of the transport (see set_network). A program that
@@ -302,12 +302,18 @@ struct cheapest {
     const auto chosen = compression<T>(codec, model_of(net), net.size(), x.size()).chosen;
     const ring around;
     const recursive_doubling doubling;
+    const two_shot in_two;
+    const one_shot in_one;
     const auto start = [&] {
       switch (chosen) {
       case compression_choice::algorithm::compressed_ring:
         return around(net.with_algorithm("compressed_ring"), x, op, codec, residual);
       case compression_choice::algorithm::compressed_doubling:
         return doubling(net.with_algorithm("compressed_recursive_doubling"), x, op, codec, residual);
+      case compression_choice::algorithm::two_shot:
+        return in_two(net.with_algorithm(in_two.name), x, op, codec, residual);
+      case compression_choice::algorithm::one_shot:
+        return in_one(net.with_algorithm(in_one.name), x, op, codec, residual);
       default:
         return plain(net.with_algorithm("plain"), x, op);
       }
