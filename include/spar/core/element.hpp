@@ -12,7 +12,7 @@
 
 namespace spar {
 
-// g++ 12 for 64-bit Arm has the limits of this type, but in C++ not the type.
+// On 64-bit Arm, g++ 12 defines the limits of `_Float16`, but has this type only in C.
 #if defined(__FLT16_MAX__) && (defined(__clang__) || !defined(__aarch64__) || __GNUC__ > 12)
 #define SPAR_HAS_HALF 1
 /// The 16-bit floating-point type IEEE binary16; defined only if the compiler supports `_Float16`.

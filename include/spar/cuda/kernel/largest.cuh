@@ -125,8 +125,8 @@ __global__ void __launch_bounds__(digit_grid::threads)
   shared.histogram[thread] = 0;
   __syncthreads();
   const std::uint64_t stride = std::uint64_t{gridDim.x} * digit_grid::threads;
-  // A thread adds at once what it counts of one digit in a row: most candidates have the same first digit, and
-  // additions to the same word wait for each other.
+  // A thread counts equal digits in a row before it adds their number to the histogram: most candidates have the same
+  // first digit, and additions to the same word wait for each other.
   unsigned digit = 0, of_digit = 0;
   for (std::uint64_t at = std::uint64_t{blockIdx.x} * digit_grid::threads + thread; at < n;
        at += digit_grid::at_once * stride) {
