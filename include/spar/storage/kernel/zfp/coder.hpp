@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
+#include <spar/storage/kernel/zfp/avx2.hpp>
 #include <spar/storage/kernel/zfp/decode.hpp>
 #include <spar/storage/kernel/zfp/encode.hpp>
 
@@ -34,9 +35,22 @@ template <class T>
 inline constexpr zfp_coder<T> zfp_portable{zfp_encode_portably<T, false>, zfp_encode_portably<T, true>,
                                            zfp_decode_portably<T, false>, zfp_decode_portably<T, true>};
 
-/// The coder that this processor runs.
+#if defined(__x86_64__) && !defined(__CUDACC__)
+template <class T>
+inline constexpr zfp_coder<T> zfp_avx2{zfp_encode_by_avx2<T, false>, zfp_encode_by_avx2<T, true>,
+                                       zfp_decode_by_avx2<T, false>, zfp_decode_by_avx2<T, true>};
+inline bool has_zfp_avx2() {
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi") != 0 &&
+         __builtin_cpu_supports("bmi2") != 0;
+}
+#endif
+
+/// The fastest coder that this processor can run.
 template <class T>
 const zfp_coder<T>& zfp_best() {
+#if defined(__x86_64__) && !defined(__CUDACC__)
+  if (has_zfp_avx2()) return zfp_avx2<T>;
+#endif
   return zfp_portable<T>;
 }
 

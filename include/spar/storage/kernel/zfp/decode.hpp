@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace spar::kernel::detail {
 
@@ -73,9 +74,12 @@ template <class T, bool Wide>
   using format = zfp_format<T>;
   using reader = zfp_reader<Wide>;
   __extension__ using wide = unsigned __int128;
+  using word = std::conditional_t<Wide, wide, std::uint64_t>;
   const std::uint64_t* const windows = zfp_codes::get().windows;
   const std::uint64_t mask = zfp_mask(Wide ? limit - 64 : limit);
   const unsigned whole_windows = (limit - format::header) / zfp_codes::window;
+  const bool is_in_word =
+      limit % 8 == 0 || (limit % 4 == 0 && limit < 64); // of the 8 bytes from a block's first one on
   for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
     alignas(16) std::byte planes[zfp_blocks * reader::room];
     alignas(16) T factors[zfp_blocks];
@@ -84,18 +88,25 @@ template <class T, bool Wide>
     const auto begin = [&](unsigned b) {
       const std::byte* const from = in + b * limit / 8;
       const unsigned shift = b * limit % 8;
-      const auto word = [&](const std::byte* p) {
-        return zfp_load(p) >> shift | static_cast<std::uint64_t>(p[8]) << 1 << (63 - shift);
+      const auto next = [&](const std::byte* p) {
+        const std::uint64_t first = zfp_load(p) >> shift;
+        return is_in_word ? first : first | static_cast<std::uint64_t>(p[8]) << 1 << (63 - shift);
       };
-      wide code = Wide ? static_cast<wide>(word(from + 8) & mask) << 64 | word(from) : word(from) & mask;
+      word code = next(from);
+      if constexpr (Wide)
+        code |= static_cast<word>(next(from + 8) & mask) << 64;
+      else
+        code &= mask;
       const bool is_nonzero = (code & 1) != 0;
       if (!is_nonzero) code = 0;
       const auto exponent = static_cast<int>(code >> 1 & zfp_mask(format::header - 1));
       factors[b] = format::factor(exponent);
       if constexpr (format::is_double) kept[b] = format::kept(exponent);
-      code = code >> format::header | static_cast<wide>(1) << (limit - format::header);
-      return reader{static_cast<std::uint64_t>(code), static_cast<std::uint64_t>(code >> 64),
-                    is_nonzero ? 0 : zfp_codes::last, planes + b * reader::room};
+      code = code >> format::header | word{1} << (limit - format::header);
+      std::uint64_t high = 0;
+      if constexpr (Wide) high = static_cast<std::uint64_t>(code >> 64);
+      return reader{static_cast<std::uint64_t>(code), high, is_nonzero ? 0 : zfp_codes::last,
+                    planes + b * reader::room};
     };
     // Four blocks at a time, because each look-up of a block waits for the one before.
     for (unsigned b = 0; b < zfp_blocks; b += 4) {

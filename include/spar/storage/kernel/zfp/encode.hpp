@@ -44,6 +44,14 @@ template <bool Wide>
   }
 }
 
+/// The number of bytes of each coefficient, from the highest on, that have bits in a code of `limit` bits. At most four
+/// planes of zeros come first, because the transform makes the largest coefficient at most 16 times smaller than the
+/// largest value. Each further plane takes at least two bits.
+template <class T>
+constexpr unsigned zfp_parts_within(unsigned limit) {
+  return std::min((4 + (limit - zfp_format<T>::header) / 2 + 7) / 8, unsigned{sizeof(T)});
+}
+
 /// Encodes groups of blocks. `Wide` means that `limit`, the number of bits of a block, is above 64. May write up to 8
 /// bytes beyond the groups.
 template <class T, bool Wide>
@@ -53,9 +61,7 @@ template <class T, bool Wide>
   __extension__ using wide = unsigned __int128;
   using word = std::conditional_t<Wide, wide, std::uint64_t>;
   const std::uint32_t* const codes = zfp_codes::get().pairs;
-  // At most four planes of zeros come first, because the transform makes the largest coefficient at most 16 times
-  // smaller than the largest value. Each further plane takes at least two bits.
-  const unsigned planes = 4 + (limit - format::header) / 2, parts = std::min((planes + 7) / 8, unsigned{sizeof(T)});
+  const unsigned parts = zfp_parts_within<T>(limit);
   for (; groups > 0; --groups, x += 4 * zfp_blocks, out += zfp_blocks / 8 * limit) {
     alignas(16) typename format::bits pairs[sizeof(T)][zfp_blocks], headers[zfp_blocks];
     for (unsigned b = 0; b < zfp_blocks; b += lanes::count) {

@@ -54,8 +54,8 @@ struct zfp_lanes {
   [[gnu::always_inline]] static void store(const value (&v)[4], T* x) {
     const value a = zipped<0>(v[0], v[2]), b = zipped<0>(v[1], v[3]);
     const value c = zipped<1>(v[0], v[2]), d = zipped<1>(v[1], v[3]);
-    const value m[4] = {zipped<0>(a, b), zipped<1>(a, b), zipped<0>(c, d), zipped<1>(c, d)};
-    std::memcpy(x, &m, sizeof(m));
+    put(x, zipped<0>(a, b)), put(x + count, zipped<1>(a, b));
+    put(x + 2 * count, zipped<0>(c, d)), put(x + 3 * count, zipped<1>(c, d));
   }
 
   /// Computes the coefficients of blocks, in negabinary, and their headers.
@@ -105,6 +105,7 @@ struct zfp_lanes {
     std::memcpy(&v, x, sizeof(v));
     return v;
   }
+  [[gnu::always_inline]] static void put(T* x, value v) { std::memcpy(x, &v, sizeof(v)); }
   [[gnu::always_inline]] static bits half(bits x) {
     return __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1);
   }
