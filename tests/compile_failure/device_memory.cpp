@@ -28,7 +28,7 @@ void collectives(spar::threads& net) {
 void feedback(spar::threads& net, spar::ok_topk<float>& reduce) {
   reduce(net, on_device<std::int32_t, std::uint64_t>);
   reduce.start(net, on_device<std::int64_t, std::uint64_t>);
-  reduce.start(net, spar::named{"n"}, on_device<std::int64_t, std::uint64_t>);
+  reduce.start(net, spar::named{"n"}, on_device<std::uint32_t, std::uint64_t>);
   reduce.reduce(net, on_device<std::int32_t>);
   reduce.start_reduce(net, on_device<std::int64_t>);
 }

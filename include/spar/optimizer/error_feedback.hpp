@@ -94,87 +94,43 @@ class error_feedback : public feedback_core<T, Algorithm, Index, detail::host_st
   /// Moves the algorithm, its state and the residual. Throws `invalid_argument` if a call of `other` has not ended.
   error_feedback(error_feedback&& other) = default;
 
-  /// Reduces in place: `x` holds this rank's values before the call and the sum after the call, with zeros where the
-  /// sum has no entry. After an error, the values of `x` are unspecified. Throws `invalid_argument` before anything is
-  /// sent if an option is invalid, if `check_values(x)` throws (for example because `x` and the residual have different
-  /// lengths), or if another call of this object has not ended.
-  template <communicates Net, reduction<T> Op = sum>
-  void operator()(Net& net, std::span<T> x, Op op = {}) {
-    prepare<in_place>(net, x, op).run();
+  /// Reduces in place: the `values`, a span, vector or array of T or a `strided` (spar/strided.hpp), are those of this
+  /// rank before the call and the sum after the call, with zeros where the sum has no entry. The residual has no gaps.
+  /// After an error, the values are unspecified. Throws `invalid_argument` before anything is sent if an option is
+  /// invalid, if `check_values(values)` throws (for example because they and the residual have different lengths), or
+  /// if another call of this object has not ended.
+  template <communicates Net, class Values, reduction<T> Op = sum>
+  void operator()(Net& net, Values&& values, Op op = {}) {
+    prepare<in_place, Values>(net, values, op).run();
   }
-  /// Starts a non-blocking call that reduces in place; `x` and this object must stay valid until the call has ended. If
-  /// calls have names (`which`), ranks may start the calls of several `error_feedback` objects in different orders.
-  template <communicates Net, reduction<T> Op = sum>
-  pending<Net, void> start(Net& net, std::span<T> x, Op op = {}) {
-    return prepare<in_place>(net, x, op).start();
+  /// Starts a non-blocking call that reduces in place, and returns its handle, a `pending<Net, void>`; the `values` and
+  /// this object must stay valid until the call has ended. If calls have names (`which`), ranks may start the calls of
+  /// several `error_feedback` objects in different orders.
+  template <communicates Net, class Values, reduction<T> Op = sum>
+  auto start(Net& net, Values&& values, Op op = {}) {
+    return prepare<in_place, Values>(net, values, op).start();
   }
-  template <communicates Net, reduction<T> Op = sum>
-  pending<Net, void> start(Net& net, named which, std::span<T> x, Op op = {}) {
-    return prepare<in_place>(net, x, op).start(which);
-  }
-
-  /// Reduces the values `x` with gaps, a `strided` (spar/strided.hpp), in place. The residual has no gaps.
-  template <communicates Net, strided_values Values, reduction<T> Op = sum>
-  void operator()(Net& net, Values x, Op op = {}) {
-    prepare<in_place>(net, x, op).run();
-  }
-  /// Starts a non-blocking call that reduces the values `x` with gaps in place.
-  template <communicates Net, strided_values Values, reduction<T> Op = sum>
-  pending<Net, void> start(Net& net, Values x, Op op = {}) {
-    return prepare<in_place>(net, x, op).start();
-  }
-  /// Starts a non-blocking call with the name `which` that reduces the values `x` with gaps in place.
-  template <communicates Net, strided_values Values, reduction<T> Op = sum>
-  pending<Net, void> start(Net& net, named which, Values x, Op op = {}) {
-    return prepare<in_place>(net, x, op).start(which);
+  template <communicates Net, class Values, reduction<T> Op = sum>
+  auto start(Net& net, named which, Values&& values, Op op = {}) {
+    return prepare<in_place, Values>(net, values, op).start(which);
   }
 
-  /// Reduces out of place: leaves `x` unchanged, and returns the sum and this rank's contribution to the sum, both as
-  /// streams.
-  template <communicates Net, reduction<T> Op = sum>
-  selected_sum<T, Index> reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return prepare<out_of_place>(net, x, op).run();
+  /// Reduces out of place: leaves the `values`, a span, vector or array of T, unchanged, and returns the sum and this
+  /// rank's contribution to the sum, both as streams, in a `selected_sum<T, Index>`.
+  template <communicates Net, class Values, reduction<T> Op = sum>
+  auto reduce(Net& net, const Values& values, Op op = {}) {
+    return prepare<out_of_place, const Values&>(net, values, op).run();
   }
-  /// Starts `reduce` as a non-blocking call, with or without a name (`which`); `x` and this object must stay valid
-  /// until the call has ended.
-  template <communicates Net, reduction<T> Op = sum>
-  pending<Net, selected_sum<T, Index>> start_reduce(Net& net, std::span<const T> x, Op op = {}) {
-    return prepare<out_of_place>(net, x, op).start();
+  /// Starts `reduce` as a non-blocking call, with or without a name (`which`), and returns its handle; the `values` and
+  /// this object must stay valid until the call has ended.
+  template <communicates Net, class Values, reduction<T> Op = sum>
+  auto start_reduce(Net& net, Values&& values, Op op = {}) {
+    return prepare<out_of_place, Values>(net, values, op).start();
   }
-  template <communicates Net, reduction<T> Op = sum>
-  pending<Net, selected_sum<T, Index>> start_reduce(Net& net, named which, std::span<const T> x, Op op = {}) {
-    return prepare<out_of_place>(net, x, op).start(which);
+  template <communicates Net, class Values, reduction<T> Op = sum>
+  auto start_reduce(Net& net, named which, Values&& values, Op op = {}) {
+    return prepare<out_of_place, Values>(net, values, op).start(which);
   }
-
-  /// \cond
-  // Values in device memory are rejected by a sentence, whatever they are called with.
-  template <class Net, class... Args>
-    requires detail::any_in_device_memory<Args...>
-  void operator()(Net&, const Args&...) {
-    reject_device_memory<Args...>();
-  }
-  template <class Net, class... Args>
-    requires detail::any_in_device_memory<Args...>
-  void start(Net&, const Args&...) {
-    reject_device_memory<Args...>();
-  }
-  template <class Net, class... Args>
-    requires detail::any_in_device_memory<Args...>
-  void reduce(Net&, const Args&...) {
-    reject_device_memory<Args...>();
-  }
-  template <class Net, class... Args>
-    requires detail::any_in_device_memory<Args...>
-  void start_reduce(Net&, const Args&...) {
-    reject_device_memory<Args...>();
-  }
-  // A non-blocking call reads its values until it ends, so a temporary vector is rejected by a sentence, too.
-  template <class Net, class... Args>
-    requires(detail::owning_temporary<Args> || ...)
-  void start_reduce(Net&, Args&&...) {
-    detail::expect_lasting<Args...>();
-  }
-  /// \endcond
 
   /// Runs one round of a partial allreduce whose algorithm is this object. The rounds of a partial allreduce run one
   /// after the other, so at most one call of this object is in flight.
@@ -207,30 +163,41 @@ class error_feedback : public feedback_core<T, Algorithm, Index, detail::host_st
   [[nodiscard]] std::span<const T> residual() const noexcept { return this->store_.values(); }
 
  private:
-  /// Prepares a call of type `Call` on the values `x`.
-  template <class Call, class Net, class Values, class Op>
-  auto prepare(Net& on, Values x, Op op) {
+  /// Prepares a call of type `Call` on `values`, an argument of the forwarded type `Values`.
+  template <class Call, class Values, class Net, class Op>
+  auto prepare(Net& on, std::remove_reference_t<Values>& values, Op op) {
     core::template check_operation<Op>();
+    static_assert(!detail::any_in_device_memory<Values>,
+                  "these values are in device memory, which error_feedback cannot read: use spar::device_feedback "
+                  "(compile with nvcc), or call error_feedback in the function on_host of a spar::staged");
     if constexpr (detail::expect_selector_of<Algorithm, detail::port_type_of<Net>, T, Index>()) {
       static_assert(residual_allreduce<Algorithm, Net, T, Index, Op>,
                     "error feedback needs an algorithm that selects values of this type: a composition, or a type with "
                     "members state, report and reduce<Index>(net, state*, report*, x, op, prepare) -> "
                     "task<selected_sum<T, Index>>; what keeps the largest values takes numbers only");
     }
-    auto& net = detail::port_of(on);
-    return detail::or_abort(net, [&] {
-      auto call = this->template prepare_call<Call>(net, under_way(*this), x, x.size(), op);
-      check_values(x);
-      return call;
-    });
+    if constexpr (detail::any_in_device_memory<Values> || !detail::expect_lasting<Values>()) {
+      return detail::rejected_call{};
+    } else {
+      const auto x = view_of<Call>(values);
+      auto& net = detail::port_of(on);
+      return detail::or_abort(net, [&] {
+        auto call = this->template prepare_call<Call>(net, under_way(*this), x, x.size(), op);
+        check_values(x);
+        return call;
+      });
+    }
+  }
+  template <class Call, class Values>
+  static auto view_of(Values& values) {
+    if constexpr (strided_values<Values>)
+      return values;
+    else if constexpr (std::same_as<Call, in_place>)
+      return std::span<T>(values);
+    else
+      return std::span<const T>(values);
   }
 
-  template <class... Args>
-  static constexpr void reject_device_memory() {
-    static_assert(!detail::any_in_device_memory<Args...>,
-                  "these values are in device memory, which error_feedback cannot read: use spar::device_feedback "
-                  "(compile with nvcc), or call error_feedback in the function on_host of a spar::staged");
-  }
   static void check_numbers(std::span<const T> x) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       for (const auto value : components(x.subspan(i, 1))) {
