@@ -45,6 +45,8 @@ struct prepared_call {
     else
       return run_collective(*net, agreed, algorithm, x, op);
   }
+  /// Makes the call with the name `which`, and returns its result.
+  auto run(named which) { return start(which).wait(); }
   /// Starts the call, with the name `which` if there is one, and returns its handle.
   template <std::same_as<named>... Name>
   auto start(Name... which) {
@@ -119,7 +121,8 @@ constexpr bool expect_values() {
 
 /// Takes the place of a call that does not compile, so that no other error follows.
 struct rejected_call {
-  void run() const noexcept {}
+  template <class... Name>
+  void run(Name...) const noexcept {}
   template <class... Name>
   rejected_call start(Name...) const noexcept {
     return {};
@@ -148,7 +151,7 @@ auto run_call(const Forms& forms, Net& net, Args&&... args) {
 }
 template <class Forms, class Net, class... Args>
 auto run_call(const Forms& forms, Net& net, named which, Args&&... args) {
-  return prepare_call(forms, net, std::forward<Args>(args)...).start(which).wait();
+  return prepare_call(forms, net, std::forward<Args>(args)...).run(which);
 }
 
 /// Starts the call `forms(net, args...)` of a collective, with the name `which` if there is one.

@@ -415,26 +415,17 @@ auto start_broadcast(Net& net, Args&&... args) {
   return detail::start_call(detail::broadcast_forms{}, detail::port_of(net), std::forward<Args>(args)...);
 }
 
-/// Waits until all ranks have entered the barrier (see `dissemination_barrier`).
-template <communicates Net>
-void barrier(Net& net) {
-  detail::prepare(detail::port_of(net), dissemination_barrier{}).run();
+/// Waits until all ranks have entered the barrier (see `dissemination_barrier`). A barrier with a name, the argument
+/// `which`, may come in another order on each rank than calls with other names.
+template <communicates Net, std::same_as<named>... Name>
+void barrier(Net& net, Name... which) {
+  detail::prepare(detail::port_of(net), dissemination_barrier{}).run(which...);
 }
-/// A barrier with the name `which`. The barrier may come in another order on each rank than calls with other names.
-template <communicates Net>
-void barrier(Net& net, named which) {
-  detail::prepare(detail::port_of(net), dissemination_barrier{}).start(which).wait();
-}
-/// Enters a barrier without waiting, and returns its handle (see `pending`). The call ends once all ranks have entered
-/// the barrier.
-template <communicates Net>
-auto start_barrier(Net& net) {
-  return detail::prepare(detail::port_of(net), dissemination_barrier{}).start();
-}
-/// Enters the barrier with the name `which` without waiting, and returns its handle (see `pending`).
-template <communicates Net>
-auto start_barrier(Net& net, named which) {
-  return detail::prepare(detail::port_of(net), dissemination_barrier{}).start(which);
+/// Enters the barrier, with the name `which` if there is one, without waiting, and returns its handle (see `pending`).
+/// The call ends once all ranks have entered the barrier.
+template <communicates Net, std::same_as<named>... Name>
+auto start_barrier(Net& net, Name... which) {
+  return detail::prepare(detail::port_of(net), dissemination_barrier{}).start(which...);
 }
 
 /// Leaves the communicator together with all other ranks: waits until all ranks have called `leave`, so that all calls
