@@ -5,6 +5,7 @@
 #pragma once
 
 #include <spar/collective/tree/flex_cells.hpp>
+#include <spar/collective/tree/flex_execute.hpp>
 #include <spar/collective/tree/flex_level.hpp>
 #include <spar/collective/wire/block_coder.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
@@ -27,36 +28,33 @@ namespace detail {
 /// sum, and the receiver decodes the partial sum and adds its own values. Adds the rounding errors of this rank's
 /// encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, class Codec, class Op>
-class flex_coded_sum {
- public:
-  static constexpr bool straight = false;
-  using arrival = message_buffer;
+class flex_coded_sum : public flex_dense<T> {
+  using base = flex_dense<T>;
 
+ public:
   flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op,
                  residual_view<T> residual) noexcept
-      : net_(net), coder_(net, codec), plan_(&plan), x_(x), op_(op), residual_(residual) {}
+      : base(plan, x), net_(net), coder_(net, codec), op_(op), residual_(residual) {}
   void begin_level(std::span<const flex_plan::part> parts) {
-    parts_ = parts;
+    base::begin_level(parts);
     rooms_.emplace(net_.memory(), parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) rooms_->emplace_back();
     ++level_;
   }
-  void place(const flex_message&, message_buffer&) const noexcept {}
   answer<Net, payload> outgoing(std::size_t part) {
     // A different `step` at each hop, so that a codec with random rounding draws different random numbers.
     const std::uint64_t step = level_ << 24 | static_cast<std::uint64_t>(net_.rank());
-    const index_range range = (*plan_)[parts_[part]].range;
-    const std::span<const T> own = values(part);
-    return after(net_, coder_.message(own, range.begin, step, (*rooms_)[part]),
-                 [this, own, first = range.begin](const payload& message) {
-                   coder_.keep_error(message, own, first, residual_, net_.work().memory());
-                   return message;
-                 });
+    const std::uint64_t first = base::range(part).begin;
+    const std::span<const T> own = base::values(part);
+    return after(net_, coder_.message(own, first, step, (*rooms_)[part]), [this, own, first](const payload& message) {
+      coder_.keep_error(message, own, first, residual_, net_.work().memory());
+      return message;
+    });
   }
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
-    const std::span<T> own = values(m.part);
+    const std::span<T> own = base::values(m.part);
     const payload received = coder_.template arrived<T>(in, own.size());
-    if (!plan_->adds(parts_[m.part])) {
+    if (!base::adds(m.part)) {
       coder_.decode(received, own);
       return 0;
     }
@@ -65,52 +63,32 @@ class flex_coded_sum {
     net_.work().reduce_left(own, std::as_const(partial).data(), op_);
     return own.size();
   }
-  std::uint64_t all_taken() const noexcept { return 0; }
   void end_level() noexcept { rooms_.reset(); }
 
  private:
-  [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
-    const index_range range = (*plan_)[parts_[part]].range;
-    return x_.subspan(range.begin, range.size());
-  }
-
   channel<Net> net_;
   block_coder<Net, Codec> coder_;
-  const flex_plan* plan_;
-  std::span<T> x_;
   Op op_;
   residual_view<T> residual_;
-  std::span<const flex_plan::part> parts_;
   std::optional<fixed_vector<buffer<std::byte>>> rooms_; // for each chain of this rank, the encoded message
   std::uint64_t level_ = 0;
 };
 
 /// The `Work` of flex_execute for a compressed all-gather of dense values: forwards encoded cells down the tree
 /// unchanged. A cell is a range of values that its owner encodes separately.
-class flex_encoded_copy {
+class flex_encoded_copy : public flex_work {
  public:
-  static constexpr bool straight = false;
-  using arrival = message_buffer;
-
   flex_encoded_copy(const flex_plan& plan, const encoded_cells& cells, std::span<std::byte> all) noexcept
-      : plan_(&plan), cells_(&cells), all_(all) {}
-  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+      : flex_work(plan), cells_(&cells), all_(all) {}
   [[nodiscard]] ready<payload> outgoing(std::size_t part) const {
     return ready<payload>(
         {wire_format::block_coded, range(part).size(), {std::span<const std::byte>(cells_->bytes(all_, range(part)))}});
   }
   void place(const flex_message& m, message_buffer& in) const { in.place(0, cells_->bytes(all_, range(m.part))); }
-  std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
-  std::uint64_t all_taken() const noexcept { return 0; }
-  void end_level() const noexcept {}
 
  private:
-  [[nodiscard]] index_range range(std::size_t part) const noexcept { return (*plan_)[parts_[part]].range; }
-
-  const flex_plan* plan_;
   const encoded_cells* cells_;
   std::span<std::byte> all_;
-  std::span<const flex_plan::part> parts_;
 };
 
 } // namespace detail

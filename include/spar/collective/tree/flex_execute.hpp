@@ -30,30 +30,21 @@ namespace detail {
 
 /// The base of the `Work` classes of flex_execute for dense values, which are reduced or copied in place.
 template <element T>
-class flex_dense {
+class flex_dense : public flex_work {
  public:
-  static constexpr bool straight = false;
-  using arrival = message_buffer;
-
-  flex_dense(const flex_plan& plan, std::span<T> x) noexcept : plan_(&plan), x_(x) {}
-  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  flex_dense(const flex_plan& plan, std::span<T> x) noexcept : flex_work(plan), x_(x) {}
   [[nodiscard]] ready<payload> outgoing(std::size_t part) const {
     return ready<payload>(view_message<T>(values(part)));
   }
-  std::uint64_t all_taken() const noexcept { return 0; }
-  void end_level() const noexcept {}
 
  protected:
-  [[nodiscard]] bool adds(std::size_t part) const noexcept { return plan_->adds(parts_[part]); }
+  [[nodiscard]] bool adds(std::size_t part) const noexcept { return plan().adds(parts_[part]); }
   [[nodiscard]] std::span<T> values(std::size_t part) const noexcept {
-    const index_range range = (*plan_)[parts_[part]].range;
-    return x_.subspan(range.begin, range.size());
+    return x_.subspan(range(part).begin, range(part).size());
   }
 
  private:
-  const flex_plan* plan_;
   std::span<T> x_;
-  std::span<const flex_plan::part> parts_;
 };
 
 /// The `Work` of flex_execute for a reduce-scatter of dense values: adds each received partial sum to this rank's
@@ -91,7 +82,6 @@ class flex_dense_copy : public flex_dense<T> {
  public:
   using flex_dense<T>::flex_dense;
   void place(const flex_message& m, message_buffer& in) const { in.place(0, this->values(m.part)); }
-  std::uint64_t take(const flex_message&, const message_buffer&) const noexcept { return 0; }
 };
 
 /// Maps the ranges of a plan to ranges of indices. If `bounds` is empty, the ranges of the plan are ranges of indices.
@@ -118,15 +108,13 @@ struct flex_ranges {
 /// its chains. The rank then joins the streams that it has reduced (reduce-scatter) or received (allgather) into its
 /// stream for the next level.
 template <element T, index_type Index>
-class flex_streams {
+class flex_streams : public flex_work {
  public:
   static constexpr bool straight = true;
 
   flex_streams(const flex_ranges& ranges, const stream_view<T, Index>& mine, T absent, pool& memory)
-      : memory_(&memory), ranges_(ranges), have_(mine), absent_(absent) {}
+      : flex_work(*ranges.plan), memory_(&memory), ranges_(ranges), have_(mine), absent_(absent) {}
 
-  void begin_level(std::span<const flex_plan::part> parts) { parts_ = parts; }
-  void place(const flex_message&, message_buffer&) const noexcept {}
   /// Returns the stream that this rank holds after the last level: if P is 1, a copy of this rank's contribution; if n
   /// is 0, an empty sparse stream.
   [[nodiscard]] sparse_stream<T, Index> result() && {
@@ -135,7 +123,7 @@ class flex_streams {
   }
 
  protected:
-  [[nodiscard]] const flex_plan& plan() const noexcept { return *ranges_.plan; }
+  /// The range of indices of the chain `part`.
   [[nodiscard]] index_range range(std::size_t part) const noexcept { return ranges_[parts_[part]]; }
   [[nodiscard]] stream_view<T, Index> slice(std::size_t part) const {
     return have_.slice(range(part).begin, range(part).end);
@@ -163,7 +151,6 @@ class flex_streams {
     moved_ = true;
   }
 
-  std::span<const flex_plan::part> parts_;
   pool* memory_;
 
  private:
@@ -266,8 +253,6 @@ class flex_stream_copy : public flex_streams<T, Index> {
   using base = flex_streams<T, Index>;
 
  public:
-  using arrival = message_buffer;
-
   using base::base;
   void begin_level(std::span<const flex_plan::part> parts) {
     base::begin_level(parts);

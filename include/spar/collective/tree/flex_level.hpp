@@ -71,6 +71,37 @@ class flex_messages {
   fixed_vector<flex_message> messages_;
 };
 
+/// The base of each `Work` of flex_execute: which values the messages of a plan contain, and what this rank does with
+/// those that arrive. A derived class also has a function `outgoing(part)`, which returns an answer, the message of the
+/// chain `part`. The functions here suit a `Work` that has nothing to do.
+class flex_work {
+ public:
+  static constexpr bool straight = false; ///< see flex_level
+  using arrival = message_buffer;         ///< in which a message arrives
+
+  explicit flex_work(const flex_plan& plan) noexcept : plan_(&plan) {}
+  /// Called before the messages of a level, on which this rank has the chains `parts`.
+  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  /// Called before a message is received; may choose the place of its pieces.
+  static void place(const flex_message&, message_buffer&) noexcept {}
+  /// Called when a message has arrived. Returns the number of values that have been reduced.
+  static std::uint64_t take(const flex_message&, const message_buffer&) noexcept { return 0; }
+  /// Called when all messages of the level have arrived. Returns the number of values that have been reduced.
+  static std::uint64_t all_taken() noexcept { return 0; }
+  /// Called when all messages of the level have arrived and left.
+  static void end_level() noexcept {}
+
+ protected:
+  [[nodiscard]] const flex_plan& plan() const noexcept { return *plan_; }
+  /// The range of the chain `part`, in the plan.
+  [[nodiscard]] index_range range(std::size_t part) const noexcept { return (*plan_)[parts_[part]].range; }
+
+  std::span<const flex_plan::part> parts_;
+
+ private:
+  const flex_plan* plan_;
+};
+
 template <transport Net, class Work>
 class flex_level;
 
@@ -220,10 +251,8 @@ template <transport Net, class Work>
 }
 
 /// Executes a plan on one rank, level by level: from the bottom up if `up` is true, else from the top down. The chains
-/// of a level run at the same time. For each chain of this rank on a level, `work` provides the message to send
-/// (`outgoing`, an answer: while it is awaited, `work` may process messages of other chains) and may provide the memory
-/// for a received message (`place`). Then `work` processes each received message (`take`), and at the end of the level
-/// all received messages together (`all_taken`). `take` and `all_taken` return the amount of work, in entries.
+/// of a level run at the same time: while `work` (see flex_work) awaits an answer of `outgoing`, it may process
+/// messages of other chains.
 template <transport Net, class Work>
 task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* work) {
   for (std::size_t l = 0; l < plan->levels(); ++l) {
