@@ -78,10 +78,15 @@ inline constexpr bool is_unselected<composition<selector::everything, Storage, f
 /// of bounds G and H gives (1 + u) (G + H). What a contribution passes is bounded by the numbers of the schedule.
 template <element T, class Schedule, class Storage>
 rounding_bound sum_bound(const Storage& store, rank_t ranks) {
-  static_assert(bounded_schedule<Schedule>, "no error bound is known for this schedule, because it states no "
-                                            "encodings(ranks) and additions(ranks): see spar::bounded_schedule");
-  if constexpr (bounded_schedule<Schedule>) {
-    if (ranks < 1) raise<invalid_argument>({"an error bound for ", ranks, " ranks; expected at least 1 rank"});
+  static_assert(bounded_schedule<Schedule> || sums_in_code<Storage>,
+                "no error bound is known for this schedule, because it states no encodings(ranks) and "
+                "additions(ranks): see spar::bounded_schedule");
+  if (ranks < 1) raise<invalid_argument>({"an error bound for ", ranks, " ranks; expected at least 1 rank"});
+  if constexpr (sums_in_code<Storage>) { // each contribution is encoded once, and only the result is rounded again
+    const rounding_bound each{store.template relative_error<T>(), store.template absolute_error<T>()};
+    const double rounded = format_of<T>().unit, exact = (1 + rounded) * (1 + 0x1p-40);
+    return {each.relative * exact + rounded, ranks * each.absolute * exact};
+  } else if constexpr (bounded_schedule<Schedule>) {
     const rounding_bound blocks = rounding_of<T>(storage::blocks_of(store));
     const rounding_bound streams = rounding_of<T>(storage::streams_of(store));
     const rounding_bound either{std::fmax(blocks.relative, streams.relative),

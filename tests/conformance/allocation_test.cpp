@@ -8,6 +8,7 @@
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/strided.hpp>
@@ -326,6 +327,10 @@ void expect_no_dense_allocations() {
   }
 }
 
+struct hundredth : spar::storage::bound {
+  hundredth() : bound{.error = 0.01} {}
+};
+
 TEST(dense_allocations, none_after_the_first_call) {
   std::apply(
       [](const auto&... by) { (expect_no_dense_allocations<dense_allreduce<std::decay_t<decltype(by)>>>(), ...); },
@@ -334,6 +339,7 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::recursive_doubling>>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::two_shot>>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::one_shot>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<hundredth, spar::ring>>>();
   expect_no_dense_allocations<strided_allreduce>();
 }
 

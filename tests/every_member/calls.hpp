@@ -4,6 +4,7 @@
 
 #include "../support/schedules.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/spar.hpp>
 #include <spar/storage/codec.hpp>
@@ -35,6 +36,7 @@ void sum_values(Net& net, std::vector<T>& x, const spar::tree_plans& plans, cons
   by(compose(store::qsgd<8>{}, ring{}));
   by(compose(store::as_bfloat16{}, recursive_doubling{}));
   by(compose(store::named_codec("none"), cheapest{}));
+  by(compose(store::bound{.error = 0.1}, ring{}));
   by(flexreduce(plans));
   by(flexreduce(plan, store::as_half{}));
   by(tree_dense(plans));

@@ -2,6 +2,7 @@
 // Every member of the class templates that need no communicator, and every function template for their objects.
 #include "../support/models.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/collective/partial/participation.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/row.hpp>
@@ -84,6 +85,30 @@ double encode_all(std::span<T> x, std::vector<std::byte>& bytes) {
 }
 template double encode_all(std::span<float>, std::vector<std::byte>&);
 template double encode_all(std::span<double>, std::vector<std::byte>&);
+
+/// The members of the codec of integers.
+template <class T>
+std::size_t pack(std::span<T> values, std::vector<std::byte>& bytes) {
+  const store::packed codec;
+  bytes.resize(codec.encoded_bytes<T>(values.size()));
+  const std::size_t size = codec.encode(std::span<const T>(values), std::span(bytes), spar::block_position{});
+  const std::span<const std::byte> packed = std::span(bytes).first(size);
+  codec.decode(packed, values);
+  codec.decode_and_add(packed, values);
+  return static_cast<std::size_t>(codec.cost<T>({}));
+}
+template std::size_t pack(std::span<std::int32_t>, std::vector<std::byte>&);
+template std::size_t pack(std::span<std::int64_t>, std::vector<std::byte>&);
+
+/// The members of the storage that sums codes.
+template <class T>
+double errors(spar::rank_t ranks) {
+  const store::bound codec{.error = 0.1};
+  codec.validate<T>(ranks);
+  return codec.relative_error<T>() + codec.absolute_error<T>();
+}
+template double errors<float>(spar::rank_t);
+template double errors<double>(spar::rank_t);
 
 /// The error bounds of each storage and schedule.
 template <class T>

@@ -31,7 +31,13 @@ namespace detail {
 
 template <class Selector, class Storage, class Topology, class Schedule>
 auto verdict() {
-  if constexpr (!has_stream_codec<Storage> && !has_block_codec<Storage>)
+  if constexpr (sums_in_code<Storage>) {
+    if constexpr (std::same_as<Selector, selector::everything>)
+      return verdict<Selector, typename Storage::codes_type, Topology, Schedule>();
+    else
+      return because<"this storage makes codes of dense values, but a selector sends entries: use the selector "
+                     "everything">();
+  } else if constexpr (!has_stream_codec<Storage> && !has_block_codec<Storage>)
     return nothing_against(); // a static_assert in `composition` explains why the storage is not a codec
   else if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
     return decltype(Schedule::template accepts<Selector, Storage, Topology>())();
@@ -78,7 +84,7 @@ using verdict_of = decltype(detail::verdict<Selector, Storage, Topology, Schedul
 template <part_for<slot::selector> Selector, part_for<slot::storage> Storage, part_for<slot::topology> Topology,
           part_for<slot::schedule> Schedule>
 struct composition {
-  static_assert(has_stream_codec<Storage> || has_block_codec<Storage>,
+  static_assert(has_stream_codec<Storage> || has_block_codec<Storage> || sums_in_code<Storage>,
                 "this storage is not a codec: every codec has a name and a const member template options(f); a stream "
                 "codec also has exact, entry_bits, delta, bound, encode and decode; a block codec also has "
                 "encoded_bytes, encode and decode; storage::then<streams, blocks> combines a stream codec with a block "
@@ -99,6 +105,10 @@ struct composition {
   [[no_unique_address]] Storage store{};   ///< the storage
   [[no_unique_address]] Topology over{};   ///< the topology
   [[no_unique_address]] Schedule by{};     ///< the schedule
+
+  /// Whether the storage takes values of T and indices of type Index.
+  template <class T, class Index>
+  static constexpr bool stores = storage_policy<Storage, T, Index> || (sums_in_code<Storage> && std::floating_point<T>);
 
   /// The values that the selector and the schedule keep from call to call, such as a threshold.
   struct state {
@@ -139,7 +149,10 @@ struct composition {
                   "this selector has a member bounds or period of a form that spar never reads: expected the const "
                   "member bounds(n), which returns a spar::selector::topk_bounds, and a std::uint64_t period");
     select.validate(n);
-    storage::validate<T>(store);
+    if constexpr (sums_in_code<Storage>)
+      store.template validate<T>(ranks);
+    else
+      storage::validate<T>(store);
     over.validate(n, ranks);
     by.validate(n);
   }
@@ -168,7 +181,9 @@ struct composition {
   template <transport Net, element T, class Op>
   void validate_values(std::uint64_t n, rank_t ranks, const Op& op) const {
     validate<T>(n, ranks, op);
-    if constexpr (!selects_entries && !reduces<Net, std::span<T>, Op, Storage, T>) {
+    if constexpr (sums_in_code<Storage>) {
+      of_codes().template validate_values<Net, std::int64_t>(n, ranks, op);
+    } else if constexpr (!selects_entries && !reduces<Net, std::span<T>, Op, Storage, T>) {
       if (n > std::numeric_limits<std::uint32_t>::max()) {
         raise<invalid_argument>(
             {"the vector has ", n, " values, but the schedule ", name,
@@ -180,15 +195,14 @@ struct composition {
   /// Reduces the streams of all ranks and returns the result. Requires the selector `everything`, because every other
   /// selector takes dense values.
   template <transport Net, element T, index_type Index, reduction<T> Op>
-    requires(!selects_entries && storage_policy<Storage, T, Index>)
+    requires(!selects_entries && stores<T, Index>)
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {
     return reduce_stream(net, mine, op, residual_view<T>());
   }
 
   /// Reduces the dense values of all ranks in place: the result replaces `x`.
   template <transport Net, element T, reduction<T> Op>
-    requires(storage_policy<Storage, T, std::uint32_t> &&
-             (!selects_entries || selects<Selector, T, std::uint32_t, workspace_of<Net>>))
+    requires(stores<T, std::uint32_t> && (!selects_entries || selects<Selector, T, std::uint32_t, workspace_of<Net>>))
   task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
     constexpr bool all_nonzeros = std::same_as<Selector, selector::nonzeros>;
     if constexpr (all_nonzeros && detail::reduces_nonzeros<Schedule, Net, Topology, Storage, T, Op>)
@@ -204,7 +218,7 @@ struct composition {
   /// the values of `x` before the selector reads them (see `selects`). `now` is the state and changes; `last` becomes
   /// the report. Throws `invalid_argument` if the selector returns a malformed stream.
   template <index_type Index, transport Net, element T, reduction<T> Op, class Prepare>
-    requires(storage_policy<Storage, T, Index> && (!selects_entries || selects<Selector, T, Index, workspace_of<Net>>))
+    requires(stores<T, Index> && (!selects_entries || selects<Selector, T, Index, workspace_of<Net>>))
   task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                       Prepare prepare) const& {
     if constexpr (selects_entries)
@@ -217,7 +231,7 @@ struct composition {
   /// function adds the rounding errors of this rank's encodings to them, and moves back the entries that the schedule
   /// does not keep. `now` is the state and changes; `last` becomes the report.
   template <transport Net, element T, index_type Index, reduction<T> Op>
-    requires storage_policy<Storage, T, Index>
+    requires stores<T, Index>
   task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,
                                       residual_view<T> residual, Op op) const& {
     using call_type = selected_call<Topology, Storage, T, state_of<Schedule>, report_of<Schedule>>;
@@ -233,6 +247,12 @@ struct composition {
   void operator()(Args&&...) && = delete;
 
  private:
+  /// The composition that sums the codes.
+  [[nodiscard]] auto of_codes() const {
+    using codes = typename Storage::codes_type;
+    return composition<Selector, codes, Topology, Schedule>{select, codes{}, over, by};
+  }
+
   // Whether the schedule can reduce an X (dense values or a stream). The schedule's overload may take the topology. An
   // overload without the topology runs on ranks that are numbered in the topology's order.
   template <transport Net, class X, class Op, class Store, class T>
@@ -268,7 +288,7 @@ struct composition {
                                               residual_view<T> residual) const& {
     if constexpr (has_stream_codec<Storage>)
       return call(net, mine, op, store, residual);
-    else if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)
+    else if constexpr (sums_in_code<Storage> || reduces<Net, std::span<T>, Op, Storage, T>)
       return as_values(net, mine, op, residual);
     else
       return as_dense_stream(net, mine, op, residual);
@@ -277,7 +297,9 @@ struct composition {
   /// of type `Index`.
   template <index_type Index, transport Net, element T, class Op>
   task<void> reduce_values(channel<Net> net, std::span<T> x, Op op, residual_view<T> residual) const& {
-    if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)
+    if constexpr (sums_in_code<Storage>)
+      return sum_in_code(net, x, op, store, of_codes(), residual);
+    else if constexpr (reduces<Net, std::span<T>, Op, Storage, T>)
       return call(net, x, op, store, residual);
     else
       return as_stream<Index>(net, x, op, residual);
@@ -287,7 +309,7 @@ struct composition {
   task<sparse_stream<T, Index>> as_values(channel<Net> net, stream_view<T, Index> mine, Op op,
                                           residual_view<T> residual) const& {
     sparse_stream<T, Index> sum = to_dense(net, mine, op);
-    auto running = call(net, sum.values(), op, store, residual);
+    auto running = reduce_values<Index>(net, sum.values(), op, residual);
     co_await std::move(running);
     co_return sum;
   }

@@ -54,6 +54,11 @@ template <class Storage>
 concept has_block_codec = block_codec<Storage, float> || block_codec<Storage, double> ||
                           block_codec<Storage, std::int32_t> || requires(const Storage& store) { store.blocks; };
 
+/// A storage that makes integers of a rank's dense values at the start of a call; the schedule sums these integers,
+/// which the block codec `codes_type` encodes (see storage::bound). Rejects codecs that encode sums on their way.
+template <class Storage>
+concept sums_in_code = requires { typename Storage::codes_type; };
+
 namespace storage {
 
 /// Returns the stream codec of the storage `store`, or `coo` if the storage has only a block codec.
@@ -108,7 +113,7 @@ using blocks_type = decltype(blocks_of(std::declval<const Storage&>()));
 
 /// Whether a storage sends blocks of dense values uncompressed.
 template <class Storage>
-inline constexpr bool plain_blocks = std::same_as<blocks_type<Storage>, dense>;
+inline constexpr bool plain_blocks = std::same_as<blocks_type<Storage>, dense> && !sums_in_code<Storage>;
 /// Whether a storage preserves all bits of the values, in sparse streams and in blocks of dense values.
 template <class Storage>
 inline constexpr bool is_exact =
@@ -168,11 +173,6 @@ template <class Storage, class T, class Index>
 concept storage_policy =
     std::copyable<Storage> && (has_stream_codec<Storage> || has_block_codec<Storage>) &&
     stream_codec<storage::streams_type<Storage>, T, Index> && block_codec<storage::blocks_type<Storage>, T>;
-
-/// A storage that makes integers of a rank's dense values at the start of a call; the schedule sums these integers,
-/// which the block codec `codes_type` encodes (see storage::bound). Rejects codecs that encode sums on their way.
-template <class Storage>
-concept sums_in_code = requires { typename Storage::codes_type; };
 
 namespace detail {
 

@@ -268,8 +268,10 @@ class host_work {
   /// Replaces each value of `inout` by op(decoded, value), where `in` is decoded, in one pass. Returns false, and does
   /// nothing, if there is no such pass.
   template <class Codec, element T, reduction<T> Op>
-  static constexpr bool reduce_left(const Codec&, std::span<const std::byte>, std::span<T>, Op) noexcept {
-    return false;
+  static constexpr bool reduce_left(const Codec& codec, std::span<const std::byte> in, std::span<T> inout, Op) {
+    constexpr bool adds = std::is_same_v<Op, sum> && requires { codec.decode_and_add(in, inout); };
+    if constexpr (adds) codec.decode_and_add(in, inout);
+    return adds;
   }
 
   // Selections (see selector/selector.hpp), which up to `threads` threads of the processor share.

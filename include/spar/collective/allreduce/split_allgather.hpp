@@ -149,6 +149,24 @@ struct split_allgather {
     return allgather(net, values);
   }
   template <transport Net, element T, class Codec>
+    requires detail::varies_in_size<Codec, T>
+  static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, residual_view<T> residual) {
+    using Index = std::uint64_t;
+    const uniform_ownership owner{values.size(), net.size()};
+    const index_range own = owner[net.rank()];
+    const auto block = [&](index_range range) { return values.subspan(range.begin, range.size()); };
+    encoded_parts<Codec, T, Index> parts(net.memory(), static_cast<std::size_t>(net.size()), 1);
+    const std::span<const T> sum = block(own);
+    parts.encode(net, codec, static_cast<std::size_t>(net.rank()),
+                 stream_view<T, Index>::dense(values.size(), own.begin, sum), own, residual);
+    co_await bruck_allgather::gather(net, parts);
+    for (rank_t r = 0; r < net.size(); ++r) {
+      const auto decoded = parts.decode(net, codec, static_cast<std::size_t>(r), values.size(), owner[r]);
+      net.work().copy(block(owner[r]).data(), decoded.values());
+    }
+  }
+  template <transport Net, element T, class Codec>
+    requires(!detail::varies_in_size<Codec, T>)
   static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, residual_view<T> residual) {
     const uniform_ownership owner{values.size(), net.size()};
     const auto bytes_of = [&](std::uint64_t values_in_it) { return codec.template encoded_bytes<T>(values_in_it); };

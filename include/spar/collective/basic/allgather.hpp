@@ -169,6 +169,22 @@ struct bruck_allgather : algorithm_defaults {
     const auto rank = static_cast<std::size_t>(net.rank());
     encoded_parts<Codec, T, Index> parts(net.memory(), static_cast<std::size_t>(p), 1);
     parts.encode(net, codec, rank, have.part(0), range(net.rank()), residual);
+    co_await gather(net, parts);
+    const auto entries = [&](std::size_t r) { return parts.sparse_entries(r, range(static_cast<rank_t>(r))); };
+    gathered<T, Index> all(have.dimension(), static_cast<std::size_t>(p), entries, net.memory());
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      // Also decodes this rank's own stream, because the codec may have rounded its values.
+      parts.decode(net, codec, r, range(static_cast<rank_t>(r)), all.room(r));
+    }
+    have = std::move(all);
+    net.compute(have.count() / 2);
+  }
+
+  /// Gathers the encoded streams of all ranks in `parts`, which at first contains only this rank's.
+  template <transport Net, class Storage, element T, index_type Index>
+  static task<void> gather(channel<Net> net, encoded_parts<Storage, T, Index>& parts) {
+    const rank_t p = net.size();
+    const auto rank = static_cast<std::size_t>(net.rank());
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
@@ -180,14 +196,6 @@ struct bruck_allgather : algorithm_defaults {
       co_await sending;
       parts.release_messages();
     }
-    const auto entries = [&](std::size_t r) { return parts.sparse_entries(r, range(static_cast<rank_t>(r))); };
-    gathered<T, Index> all(have.dimension(), static_cast<std::size_t>(p), entries, net.memory());
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      // Also decodes this rank's own stream, because the codec may have rounded its values.
-      parts.decode(net, codec, r, range(static_cast<rank_t>(r)), all.room(r));
-    }
-    have = std::move(all);
-    net.compute(have.count() / 2);
   }
 
   template <class... Args>

@@ -94,7 +94,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
           in.start(peer);
         else if (stage < rounds)
           in.start(peer_of(stage + 1));
-        if (stage > 0) coder.decode(out[i].message, mine);
+        if (stage > 0) coder.adopt(out[i].message, mine);
         const std::span<T> theirs = scratch.span().first(mine.size());
         coder.decode(coder.template arrived<T>(received, mine.size()), theirs);
         received.end_loan();
@@ -116,7 +116,7 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
         out[i].send(net, peer_of(stage + 1));
       else if (folded.has_partner())
         out[i].send(net, partner);
-      if (goes_back) coder.decode(out[i].message, mine);
+      if (goes_back) coder.adopt(out[i].message, mine);
     }
   }
   for (auto& slot : out) {

@@ -77,7 +77,7 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
           slot.message = coder.pass_on(message, slot.room);
         slot.send(net, right);
         if (hop < p) coder.keep_error(slot.message, std::span<const T>(mine), range.begin, residual, scratch.span());
-        if (hop == p - 1) coder.decode(slot.message, mine);
+        if (hop == p - 1) coder.adopt(slot.message, mine);
       }
       if (hop >= p) coder.decode(message, mine);
       if (received != nullptr) received->end_loan();

@@ -26,8 +26,9 @@ namespace detail {
 
 /// The `Work` of flex_execute for a compressed reduce-scatter of dense values: every hop up the tree encodes a partial
 /// sum, and the receiver decodes the partial sum and adds its own values. Adds the rounding errors of this rank's
-/// encodings to `residual`, unless `residual` is empty.
-template <transport Net, element T, class Codec, class Op>
+/// encodings to `residual`, unless `residual` is empty. With `Adds` false, the receiver only decodes: an all-gather by
+/// a lossless codec, in which a rank encodes again what it forwards.
+template <transport Net, element T, class Codec, class Op, bool Adds = true>
 class flex_coded_sum : public flex_dense<T> {
   using base = flex_dense<T>;
 
@@ -54,13 +55,12 @@ class flex_coded_sum : public flex_dense<T> {
   std::uint64_t take(const flex_message& m, const message_buffer& in) const {
     const std::span<T> own = base::values(m.part);
     const payload received = coder_.template arrived<T>(in, own.size());
-    if (!base::adds(m.part)) {
+    if (!Adds || !base::adds(m.part)) {
       coder_.decode(received, own);
       return 0;
     }
     buffer<T> partial(net_.work().memory(), own.size());
-    coder_.decode(received, partial.span());
-    net_.work().reduce_left(own, std::as_const(partial).data(), op_);
+    coder_.reduce_left(received, own, op_, partial.span());
     return own.size();
   }
   void end_level() noexcept { rooms_.reset(); }
@@ -136,6 +136,18 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
     const index_range cell = cells[c];
     coder.decode(std::span<const std::byte>(cells.bytes(all.span(), cell)), x.subspan(cell.begin, cell.size()));
   }
+}
+
+/// The same by a lossless codec, whose encodings vary in size: a rank decodes the values, and encodes again what it
+/// forwards.
+template <transport Net, element T, class Codec>
+  requires detail::varies_in_size<Codec, T>
+task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> x, const Codec* codec,
+                          residual_view<T> residual = {}) {
+  plan->check_shape(x.size(), net.size());
+  const sum nothing_to_add{};
+  detail::flex_coded_sum<Net, T, Codec, sum, false> work(net, *plan, x, *codec, nothing_to_add, residual);
+  co_await detail::flex_execute(net, plan, false, &work);
 }
 
 } // namespace spar

@@ -55,12 +55,16 @@ class block_coder {
   answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
                                buffer<std::byte>& room) const {
     const std::span<std::byte> out = room_for(codec_->template encoded_bytes<T>(values.size()), room);
-    return after(net_, try_encode(values, first, out, step), [net = net_, values, out, &room](bool carried) {
-      if (carried) return payload{wire_format::block_coded, values.size(), {std::span<const std::byte>(out)}};
-      const std::span<std::byte> plain = room_for(net, values.size_bytes(), room);
-      net.work().copy(plain.data(), std::as_bytes(values));
-      return payload{wire_format::dense, values.size(), {std::span<const std::byte>(plain)}};
-    });
+    if constexpr (detail::varies_in_size<Codec, T>) {
+      static_assert(!channel<Net>::on_device, "a device has no codec whose number of bytes depends on the values");
+      const double start = net_.net().now();
+      const std::size_t bytes = codec_->encode(values, out, block_position{call_of(step), first});
+      net_.compute(work_on<T>(values.size()));
+      net_.note_compression(net_.net().now() - start);
+      return answered(net_, payload{wire_format::block_coded, values.size(), {out.first(bytes)}});
+    } else {
+      return fixed_message(values, first, step, out, room);
+    }
   }
   /// Copies the bytes of the received message `received` to `room`, and returns a message that refers to the copy, so
   /// that this rank can forward the message after its receive buffer is reused.
@@ -88,9 +92,11 @@ class block_coder {
     }
     const std::size_t bytes = received.pieces[0].size();
     const std::size_t expected = encoded ? codec_->template encoded_bytes<T>(values) : values * sizeof(T);
-    if (received.count != values || bytes != expected) {
+    const bool varies = encoded && detail::varies_in_size<Codec, T>; // `decode` then checks the number of bytes
+    if (received.count != values || (varies ? bytes > expected : bytes != expected)) {
       raise<corrupt_message>({"a block of ", received.count, " values in ", bytes, " bytes arrived; expected ", values,
-                              " values in ", expected, " bytes with the storage ", Codec::name});
+                              " values in ", varies ? "at most " : "", expected, " bytes with the storage ",
+                              Codec::name});
     }
     return received;
   }
@@ -135,12 +141,17 @@ class block_coder {
     else
       net_.work().copy(reinterpret_cast<std::byte*>(out.data()), message.pieces[0]);
   }
+  /// Replaces `values`, of which `message` was made, by what its receivers decode.
+  template <element T>
+  void adopt(const payload& message, std::span<T> values) const {
+    if constexpr (!detail::keeps_all_bits<Codec>) decode(message, values);
+  }
   /// Adds the rounding errors of `message`, which was made from `values`, to `residual`, unless `residual` is empty.
   /// `values` are the values of a vector from the index `first` on; `scratch` must be at least as long as `values`.
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::uint64_t first, residual_view<T> residual,
                   std::span<T> scratch) const {
-    if (residual.empty() || message.format != wire_format::block_coded) return;
+    if (detail::keeps_all_bits<Codec> || residual.empty() || message.format != wire_format::block_coded) return;
     decode(message, scratch.first(values.size()));
     residual.add_error(first, values, std::as_const(scratch).data());
   }
@@ -148,7 +159,7 @@ class block_coder {
   template <element T>
   void keep_error(const payload& message, std::span<const T> values, std::uint64_t first, residual_view<T> residual,
                   std::pmr::memory_resource& memory) const {
-    if (residual.empty() || values.empty()) return;
+    if (detail::keeps_all_bits<Codec> || residual.empty() || values.empty()) return;
     buffer<T> scratch(memory, values.size());
     keep_error(message, values, first, residual, scratch.span());
   }
@@ -158,6 +169,16 @@ class block_coder {
     raise<invalid_argument>({"the storage ", Codec::name, " cannot encode some of the ", values, " values from index ",
                              first,
                              " on, and this schedule cannot send a block unencoded: use another storage or schedule"});
+  }
+  template <element T>
+  answer<Net, payload> fixed_message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
+                                     std::span<std::byte> out, buffer<std::byte>& room) const {
+    return after(net_, try_encode(values, first, out, step), [net = net_, values, out, &room](bool carried) {
+      if (carried) return payload{wire_format::block_coded, values.size(), {std::span<const std::byte>(out)}};
+      const std::span<std::byte> plain = room_for(net, values.size_bytes(), room);
+      net.work().copy(plain.data(), std::as_bytes(values));
+      return payload{wire_format::dense, values.size(), {std::span<const std::byte>(plain)}};
+    });
   }
   /// Encodes `values` unless the codec cannot encode them, and returns whether it can.
   template <element T>
