@@ -18,11 +18,9 @@ import tree  # noqa: E402
 # Folders and headers that only serve other headers.
 INTERNAL = """
     collective/allreduce/sum_if_short.hpp
-    collective/finalize.hpp
     collective/partial/activation.hpp
     collective/partial/backlog.hpp
     collective/topk/balanced_ownership.hpp
-    collective/topk/block_quotas.hpp
     collective/topk/flat_exchange.hpp
     collective/topk/global_threshold.hpp
     collective/topk/owners_call.hpp

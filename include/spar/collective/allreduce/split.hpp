@@ -30,7 +30,7 @@ namespace detail {
 /// The message of a rank that withholds its slices in a split phase.
 inline payload withheld_slice() noexcept { return {wire_format::parts, 0, {}}; }
 
-/// No limits on what ranks send in a split phase (see block_quotas.hpp for some).
+/// No limits on what ranks send in a split phase (see `block_quotas` for some).
 struct no_quotas {
   static constexpr bool withheld = false;
   template <class Slices>

@@ -3,8 +3,8 @@
 // contributes its backlog to the next round (eager-SGD, figure 7).
 #pragma once
 
-#include <spar/collective/finalize.hpp>
 #include <spar/collective/partial/participants.hpp>
+#include <spar/collective/prepare.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/signature.hpp>

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <spar/collective/basic/allgather.hpp>
-#include <spar/collective/finalize.hpp>
 #include <spar/collective/partial/activation.hpp>
 #include <spar/collective/partial/backlog.hpp>
 #include <spar/collective/partial/participants.hpp>
