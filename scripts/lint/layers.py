@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks the layers of include/spar: each folder is a layer, and its headers may include only the same layer and lower
-ones. The subfolders of a layer also have levels. The map in CONTRIBUTING.md names the layers in order, and each folder.
-Advises that a folder has 2 to 16 headers."""
+ones. The subfolders of a layer also have levels. The map in CONTRIBUTING.md names the layers in order, and each folder,
+and no header that does not exist. Advises that a folder has 2 to 16 headers."""
 
 import collections
 import re
@@ -130,12 +130,21 @@ def map_faults(text, folders):
         yield rows[folder], f"the folder {folder}/ contains no header"
 
 
+def missing(text, headers):
+    """(line, sentence) for each name in `text` of a header in a layer that is not among `headers`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"`([a-z_]+/[a-z_/]+\.(?:hpp|cuh))`", line):
+            if layer_of(name) in LEVEL and f"include/spar/{name}" not in headers:
+                yield number, f"there is no header {name}"
+
+
 def check():
     headers = tree.files(".hpp", ".cuh", under="include/spar/")
     for name, sentence in unusual(headers):
         tree.advise(name, 1, sentence)
     folders = {folder.removeprefix("include/spar").lstrip("/") for folder in folders_of(headers)} - {""}
-    for line, sentence in map_faults(tree.text(MAP), folders):
+    text = tree.text(MAP)
+    for line, sentence in (*map_faults(text, folders), *missing(text, headers)):
         yield MAP, line, sentence
     for name in headers:
         # Remove comments, which may show an include, but keep string literals, which are part of includes.
@@ -169,6 +178,9 @@ def self_test():
     yield "accepted another order", len(list(map_faults(shown.replace("runtime <- ", "") + rows, folders))) == 1
     yield "accepted a folder without a row", len(list(map_faults(shown + rows, folders | {"model"}))) == 1
     yield "accepted a row without a folder", len(list(map_faults(shown + rows, {"core"}))) == 1
+    one = ["include/spar/core/a.hpp"]
+    yield "accepted a header that does not exist", len(list(missing("`core/a.hpp`, `core/b.hpp`", one))) == 1
+    yield "rejected another file", not list(missing("`tests/a.hpp`, `a.hpp`", []))
     yield "no advice on 17 headers", len(list(unusual([f"a/{i}.hpp" for i in range(17)]))) == 1
     yield "no advice on 1 header", len(list(unusual(["a/b/c.hpp", "a/1.hpp", "a/2.hpp"]))) == 1
     yield "advice on 16 headers", not list(unusual([f"a/{i}.hpp" for i in range(16)]))
