@@ -118,6 +118,9 @@ for arguments, says in {
     "--systems rabenseifner+bf16": "there is no system 'rabenseifner+bf16'",
     "--systems ring+sparcml": "unknown codec 'sparcml'",
     "--systems ring+qsgd:3": "unknown codec 'qsgd:3'",
+    "--systems ring+bound:0": "ring+bound:0 must have a number above 0 and at most 1, not '0'",
+    "--systems ring+bound:x": "ring+bound:x must be a number like 1e-3, not 'x'",
+    "--systems ring+bound:0.1+p2p": "+p2p is only for codecs of messages",
     "--systems flexreduce+bf16+p2p": "+p2p is only for ring and rec_doubling",
 }.items():
     run(*arguments.split(), status=2, says=says)
@@ -271,10 +274,10 @@ expect(0 < many["against_reference"]["lowest"] <= many["against_reference"]["rat
 
 # Compressed systems: results within their bounds, counts, also inside partial systems and in the simulator.
 compressed = ("ring+bf16,ring+qsgd:8,rec_doubling+half,two_shot+qsgd:8,one_shot+bf16,flexreduce+qsgd:8,dense+bf16,"
-              "ring+bf16+p2p,dsar_split+qsgd:4")
+              "ring+bf16+p2p,dsar_split+qsgd:4,ring+bound:1e-4")
 for transport in ["threads", "sim"]:
     found = rows(*f"--systems {compressed} --count 50000 --density 1 --ranks 4 --transport {transport} --check".split())
-    expect(len(found) == 9, f"{len(found)} rows instead of 9")
+    expect(len(found) == 10, f"{len(found)} rows instead of 10")
     for (system, _), r in found.items():
         expect(r["correct"] is True, f"{system} over {transport} is wrong by {r['max_error']} > {r['error_bound']}")
         expect(r["error_bound"] > 0, f"{system} has no bound")

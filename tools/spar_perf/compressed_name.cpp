@@ -40,7 +40,13 @@ std::optional<compressed_name> parse_compressed(const std::string& name) {
       throw usage_error(name + ": +p2p is only for ring and rec_doubling");
     }
   }
+  constexpr std::string_view by_bound = "bound:";
   try {
+    if (found.codec.starts_with(by_bound)) {
+      if (found.messages) throw usage_error(name + ": +p2p is only for codecs of messages, and bound makes codes once");
+      found.relative = parse_share(name, std::string_view(found.codec).substr(by_bound.size()));
+      return found;
+    }
     const spar::storage::named_codec known(found.codec);
   } catch (const spar::invalid_argument& e) {
     throw usage_error(name + ": " + e.what());

@@ -13,8 +13,9 @@ namespace spar::perf {
 struct compressed_name {
   std::string algorithm; ///< one of `compressed_names`, of which dense is the fastest by the network model; with a
                          ///< code for streams, one of `coded_names`
-  std::string codec;     ///< a name that spar::storage::named_codec accepts, or one of `stream_codec_names`
+  std::string codec;     ///< a name that spar::storage::named_codec accepts, one of `stream_codec_names`, or bound:R
   bool messages = false; ///< +p2p: each message is compressed separately
+  double relative = 0;   ///< the relative error of bound:R; 0 for another codec
   [[nodiscard]] bool codes_streams() const { return codec.starts_with("coded") || is_schedule(); }
   /// Whether `codec` is a schedule of ok_topk: pruned sends what can win, in code, and cheapest if the model chooses
   /// it.
@@ -23,7 +24,7 @@ struct compressed_name {
 
 /// As printed by `--list`.
 inline constexpr std::string_view compressed_names = "dense ring rec_doubling two_shot one_shot flexreduce dsar_split";
-inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qsgd:8 zfp:RATE";
+inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qsgd:8 zfp:RATE bound:R";
 inline constexpr std::string_view coded_names = "sparcml ssar_split rec_doubling gtopk ok_topk";
 inline constexpr std::string_view stream_codec_names = "coded coded:fast coded:bf16 pruned cheapest";
 

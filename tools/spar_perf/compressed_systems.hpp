@@ -7,6 +7,7 @@
 #include "partial_name.hpp"
 #include "systems.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
@@ -48,6 +49,25 @@ void register_coded(Registry& all, const std::string& name, const compressed_nam
   }
 }
 
+/// Adds the system `its` of dense values, which sums codes with a relative error.
+template <class Registry>
+void register_bound(Registry& all, const std::string& name, const compressed_name& its) {
+  const spar::storage::bound store{.relative = its.relative};
+  const auto add = [&](const auto& algorithm) {
+    all.add_values(name, algorithm);
+    all.is_lossy(its.relative, true);
+  };
+  using spar::compose;
+  if (its.algorithm == "ring") add(compose(store, spar::ring{}));
+  if (its.algorithm == "rec_doubling") add(compose(store, spar::recursive_doubling{}));
+  if (its.algorithm == "two_shot") add(compose(store, spar::two_shot{}));
+  if (its.algorithm == "one_shot") add(compose(store, spar::one_shot{}));
+  if (its.algorithm == "flexreduce")
+    add(spar::flexreduce(*all.keep(spar::flex_plan(all.topology(), all.given().count)), store));
+  if (its.algorithm == "dsar_split") add(compose(store, spar::dsar_split{}));
+  if (its.algorithm == "dense") add(compose(store, spar::cheapest{}));
+}
+
 /// Adds Ok-Topk by the schedule `Owners`, with the code for streams.
 template <class Owners, class Registry>
 void register_owners(Registry& all, const std::string& name) {
@@ -82,6 +102,10 @@ void register_compressed(Registry& all) {
             register_coded(all, name, *its, spar::storage::coded<7>{});
 #endif
         }
+        continue;
+      }
+      if (its->relative > 0) {
+        register_bound(all, name, *its);
         continue;
       }
       const named codec(its->codec);

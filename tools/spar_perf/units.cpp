@@ -54,6 +54,15 @@ double parse_rate(std::string_view option, std::string_view text) {
   return parse(option, text, rates, "1GB/s (B/s to TB/s, KiB/s to GiB/s, Kbit/s to Tbit/s)");
 }
 
+double parse_share(std::string_view option, std::string_view text) {
+  constexpr unit plain[] = {{"", 1}};
+  const double number = parse(option, text, plain, "1e-3");
+  if (number == 0 || number > 1)
+    throw usage_error(std::string(option) + " must have a number above 0 and at most 1, not '" + std::string(text) +
+                      "'");
+  return number;
+}
+
 std::string time_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.2f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);

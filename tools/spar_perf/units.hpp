@@ -20,7 +20,7 @@ struct missing : std::runtime_error {
 };
 
 /// A whole number of at most 2^53: 1000000, 1e6, or with a binary suffix, 1K = 2^10, 1M = 2^20, 1G = 2^30 (as in
-/// nccl-tests). This and the next two functions throw `usage_error`, whose message names `option`.
+/// nccl-tests). This and the next three functions throw `usage_error`, whose message names `option`.
 std::uint64_t parse_count(std::string_view option, std::string_view text);
 
 /// Seconds: a number with s, ms, us or ns; 0 needs no unit.
@@ -28,6 +28,9 @@ double parse_seconds(std::string_view option, std::string_view text);
 
 /// Bytes per second: a number with [K|M|G|T]B/s, [Ki|Mi|Gi]B/s or [K|M|G|T]bit/s.
 double parse_rate(std::string_view option, std::string_view text);
+
+/// A number above 0 and at most 1.
+double parse_share(std::string_view option, std::string_view text);
 
 /// A time in us, ms or s.
 std::string time_text(double seconds);
