@@ -40,8 +40,9 @@ class [[nodiscard]] operation {
     return record_ == nullptr || record_->done || record_->error || net_->node().dead();
   }
   void await_suspend(std::coroutine_handle<> waiting) const { net_->await(*record_, waiting); }
-  /// Throws the error of the operation, or `peer_failed` if the communicator died before the operation ended.
-  void await_resume() const {
+  /// Throws the error of the operation, or `peer_failed` if the communicator died before the operation ended. Not
+  /// inlined, for the same reason.
+  [[gnu::noinline]] void await_resume() const {
     if (record_ != nullptr && (!record_->done || record_->error)) throw_error();
   }
 
