@@ -603,14 +603,18 @@ struct keeping_program {
     std::span<float> lost;
     template <class Net>
     spar::task<void> operator()(spar::channel<Net> net, std::span<float> mine, spar::sum op) const& {
-      return algorithm.by(net, mine, op, algorithm.store, spar::residual_view<float>(lost));
+      const spar::residual_view<float> residual(lost);
+      if constexpr (requires { algorithm.by(net, algorithm.over, mine, op, algorithm.store, residual); })
+        return algorithm.by(net, algorithm.over, mine, op, algorithm.store, residual);
+      else
+        return algorithm.by(net, mine, op, algorithm.store, residual);
     }
   };
 };
 
-template <class Algorithm>
-void expect_nothing_lost(const Algorithm& algorithm) {
-  for (const spar::rank_t ranks : all_ranks) {
+template <class Algorithm, class Ranks = decltype(all_ranks)>
+void expect_nothing_lost(const Algorithm& algorithm, const Ranks& some = all_ranks) {
+  for (const spar::rank_t ranks : some) {
     for (const mode where : {mode::threads, mode::sim_synchronous}) {
       const auto before = random_vectors(ranks, 1000, 7);
       vectors x = before, residuals(x.size(), std::vector<float>(1000));
@@ -636,6 +640,96 @@ TEST(compressed_allreduce, keeps_in_residuals_what_it_loses) {
   expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::recursive_doubling{.piece = 100}));
   expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::two_shot{.piece = 100}));
   expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::one_shot{.piece = 100}));
+}
+
+/// A tree of hosts with `inside` ranks each, whose ranks do not have consecutive numbers.
+spar::tree even_hosts(spar::rank_t hosts, spar::rank_t inside) {
+  std::vector<spar::rank_t> host_of;
+  for (spar::rank_t r = 0; r < hosts * inside; ++r) host_of.push_back(r % hosts);
+  return spar::tree_of_hosts(host_of);
+}
+
+struct over_hosts {
+  named codec;
+  std::uint64_t piece;
+  const spar::tree_plans* plans;
+  vectors* x;
+  std::vector<spar::statistics>* cost;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto rank = static_cast<std::size_t>(net.rank());
+    const auto algorithm = spar::compose(codec, spar::on_tree(*plans), spar::two_shot{.piece = piece});
+    auto pending = spar::start_allreduce(net, std::span((*x)[rank]), algorithm);
+    co_await pending;
+    (*cost)[rank] = pending.statistics();
+  }
+};
+
+/// Only what crosses to another host is encoded: of each of the parts of a host's ranks, the blocks of the other hosts.
+TEST(compressed_allreduce, two_shots_encode_between_hosts_only) {
+  std::size_t position = 0;
+  for (const spar::rank_t inside : {2, 3}) {
+    for (const spar::rank_t hosts : {2, 3, 4}) {
+      const spar::tree_plans plans(even_hosts(hosts, inside));
+      const auto ranks = static_cast<std::size_t>(hosts * inside);
+      for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{17}, 300 * ranks}) {
+        for (const std::uint64_t piece : {std::uint64_t{60}, std::uint64_t{32768}}) {
+          for (const mode where : all_modes) {
+            for (const char* codec : {"bf16", "qsgd:8", "none"}) {
+              if (!runs_case(3, position++)) continue;
+              SCOPED_TRACE(testing::Message() << where << ", " << codec << ", " << hosts << " hosts of " << inside
+                                              << ", n = " << n << ", pieces of " << piece);
+              const auto before = random_vectors(hosts * inside, n, 3);
+              auto x = before;
+              std::vector<spar::statistics> cost(ranks);
+              run(where, hosts * inside, over_hosts{named(codec), piece, &plans, &x, &cost});
+              const double e = named(codec).relative_error<float>();
+              const double bound =
+                  ((1 + e) * (1 + e) - 1 + static_cast<double>(ranks) * 0x1p-23) * largest_together(x) +
+                  ((1 + e) * (1 + e) - 1 + 0x1p-20) * largest_together(before) + 0x1p-120;
+              for (std::size_t i = 0; i < n; ++i) {
+                double sum = 0;
+                for (const auto& one : before) sum += static_cast<double>(one[i]);
+                ASSERT_NEAR(static_cast<double>(x[0][i]), sum, bound) << "index " << i;
+              }
+              for (const auto& one : x) ASSERT_TRUE(same(one, x[0])) << "the ranks' results differ";
+              if (n != 300 * ranks || codec != std::string("bf16")) continue;
+              const std::uint64_t pieces = piece == 60 ? 5 : 1, h = static_cast<std::uint64_t>(hosts);
+              const std::uint64_t l = static_cast<std::uint64_t>(inside), part = n / l;
+              for (const auto& c : cost) {
+                EXPECT_EQ(c.compressions, pieces * h);
+                EXPECT_EQ(c.messages_sent, pieces * 2 * (l - 1 + h - 1));
+                EXPECT_EQ(c.bytes_sent, 2 * (l - 1) * part * 4 + 2 * (h - 1) * (part / h) * 2);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(compressed_allreduce, two_shots_between_hosts_keep_in_residuals_what_they_lose) {
+  for (const spar::rank_t hosts : {2, 3}) {
+    const spar::tree_plans plans(even_hosts(hosts, 2));
+    const auto algorithm = spar::compose(spar::storage::qsgd<8>{}, spar::on_tree(plans), spar::two_shot{.piece = 100});
+    expect_nothing_lost(algorithm, std::array{2 * hosts});
+  }
+}
+
+TEST(tree, counts_the_ranks_of_equal_hosts) {
+  EXPECT_EQ(even_hosts(3, 2).ranks_per_host(), 2);
+  EXPECT_EQ(uneven_hosts(5).ranks_per_host(), 1);
+  EXPECT_EQ(spar::tree::flat(4).ranks_per_host(), 1);
+  EXPECT_EQ(spar::tree::flat(1).ranks_per_host(), 1);
+  spar::tree_node mixed; // a rank beside a host
+  mixed.children = {{.rank = 0}, {.children = {{.rank = 1}, {.rank = 2}}}};
+  EXPECT_EQ(spar::tree(mixed).ranks_per_host(), 1);
+  spar::tree_node racks; // of two hosts with two ranks each
+  for (spar::rank_t r = 0; r < 8; r += 4)
+    racks.children.push_back(
+        {.children = {{.children = {{.rank = r}, {.rank = r + 1}}}, {.children = {{.rank = r + 2}, {.rank = r + 3}}}}});
+  EXPECT_EQ(spar::tree(racks).ranks_per_host(), 2);
 }
 
 TEST(compressed_allreduce, split_allgather_takes_any_codec) {

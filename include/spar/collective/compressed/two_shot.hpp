@@ -58,13 +58,14 @@ task<void> in_lanes(channel<Net> net, std::size_t count, Piece piece) {
   for (auto& lane : running) lane.result();
 }
 
-/// Reduces one message of each rank, in the order of ranks, to `sum`. The messages of the other ranks are `theirs`, and
-/// that of this rank is `own`.
+/// Reduces one message of each rank of `group`, in the order of ranks, to `sum`. The messages of the other ranks are
+/// `theirs`, and that of this rank is `own`.
 template <transport Net, element T, reduction<T> Op, class Codec>
-task<void> reduce_in_order(channel<Net> net, piece_coder<Net, Codec> coder, all_to_all<Net, message_buffer>* theirs,
-                           payload own, std::span<T> sum, Op op, std::span<T> scratch) {
-  for (rank_t r = 0; r < net.size(); ++r) {
-    const rank_t i = (net.rank() + net.size() - r) % net.size(); // rank r is the i-th source
+task<void> reduce_in_order(channel<Net> net, rank_group group, piece_coder<Net, Codec> coder,
+                           all_to_all<Net, message_buffer>* theirs, payload own, std::span<T> sum, Op op,
+                           std::span<T> scratch) {
+  for (rank_t r = 0; r < group.count; ++r) {
+    const rank_t i = (group.position(net.rank()) + group.count - r) % group.count; // group[r] is the i-th source
     payload message = own;
     if (i > 0) {
       co_await theirs->arrival(i);
@@ -131,50 +132,66 @@ struct two_shot {
     const std::uint64_t length = coder.template message_values<T>();
     const std::size_t count = detail::pieces_of{uniform_ownership{x.size(), net.size()}[0], length}.count();
     const auto one_piece = [=](channel<Net> lane, std::size_t i) {
-      return reduce_piece(lane, x, op, coder, length, i, residual);
+      return reduce_piece(lane, rank_group{.count = lane.size()}, x, 0, op, coder, length, i, residual);
     };
     co_await detail::in_lanes(net, count, one_piece);
+  }
+
+  /// Allreduce of dense values in place, over a topology whose hosts have equally many ranks. The ranks of a host
+  /// divide the vector and sum their parts as they are, in the order of ranks. The ranks with the same part then reduce
+  /// it in two shots, so that only messages between hosts are encoded, and send the result to the ranks of their host.
+  /// At each index, the error is that of two shots among the sums of the hosts.
+  template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
+    requires(block_codec<storage::blocks_type<Storage>, T> && requires(const Topology& over) { over.ranks_per_host(); })
+  task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
+                        residual_view<T> residual) const& {
+    const channel<Net> ordered = net.in_order(over.order());
+    const rank_t inside = over.ranks_per_host();
+    return inside == 1 ? (*this)(ordered, x, op, store, residual)
+                       : among_hosts(ordered, inside, x, op, store, residual);
   }
 
   template <class... Args>
   void operator()(Args&&...) && = delete;
 
  private:
-  /// Reduces piece i of each block. Blocks have the same number of pieces, of which the last may be empty.
+  /// Reduces piece i of the block of each rank of `group`. Blocks have the same number of pieces, of which the last may
+  /// be empty. The index of x[0] is `first`.
   template <transport Net, element T, class Op, class Codec>
-  static task<void> reduce_piece(channel<Net> net, std::span<T> x, Op op, piece_coder<Net, Codec> coder,
-                                 std::uint64_t length, std::size_t i, residual_view<T> residual) {
-    const uniform_ownership owner{x.size(), net.size()};
-    const auto range_of = [&](rank_t r) { return detail::pieces_of{owner[r], length}[i]; };
+  static task<void> reduce_piece(channel<Net> net, rank_group group, std::span<T> x, std::uint64_t first, Op op,
+                                 piece_coder<Net, Codec> coder, std::uint64_t length, std::size_t i,
+                                 residual_view<T> residual) {
+    const uniform_ownership owner{x.size(), group.count};
+    const auto range_of = [&](rank_t r) { return detail::pieces_of{owner[group.position(r)], length}[i]; };
     const auto part = [x](index_range range) { return x.subspan(range.begin, range.size()); };
     const index_range own = range_of(net.rank());
-    fixed_vector<buffer<std::byte>> rooms(net.memory(), static_cast<std::size_t>(net.size()));
+    fixed_vector<buffer<std::byte>> rooms(net.memory(), static_cast<std::size_t>(group.count));
     buffer<T> total(net.work().memory(), own.size());
-    buffer<T> scratch(net.work().memory(), range_of(0).size());
+    buffer<T> scratch(net.work().memory(), range_of(group.first).size());
 
-    all_to_all<Net, message_buffer> to_owners(net);
-    for (rank_t k = 1; k < net.size(); ++k) {
+    all_to_all<Net, message_buffer> to_owners(net, group);
+    for (rank_t k = 1; k < group.count; ++k) {
       const rank_t peer = to_owners.destination(k);
       const index_range range = range_of(peer);
       const std::span<const T> values = part(range);
       auto& room = rooms.emplace_back();
       const auto step = step_of(0, net.rank()); // differs between ranks, so that ranks round independently
-      const payload message = co_await coder.message(values, range.begin, step, room, residual);
+      const payload message = co_await coder.message(values, first + range.begin, step, room, residual);
       to_owners.send(peer, message);
-      coder.keep_error(message, values, range.begin, residual, scratch.span());
+      coder.keep_error(message, values, first + range.begin, residual, scratch.span());
     }
 
     const payload mine{wire_format::dense, own.size(), {std::as_bytes(part(own))}};
     const std::span<T> sum = total.span();
-    co_await detail::reduce_in_order(net, coder, &to_owners, mine, sum, op, scratch.span());
-    all_to_all<Net, message_buffer> from_owners(net);
+    co_await detail::reduce_in_order(net, group, coder, &to_owners, mine, sum, op, scratch.span());
+    all_to_all<Net, message_buffer> from_owners(net, group);
     auto& room = rooms.emplace_back();
-    const payload message = co_await coder.message(std::span<const T>(sum), own.begin, 0, room, residual);
+    const payload message = co_await coder.message(std::span<const T>(sum), first + own.begin, 0, room, residual);
     from_owners.send_to_all(message);
-    coder.keep_error(message, std::span<const T>(sum), own.begin, residual, scratch.span());
+    coder.keep_error(message, std::span<const T>(sum), first + own.begin, residual, scratch.span());
     coder.decode(message, part(own));
 
-    for (rank_t k = 1; k < net.size(); ++k) {
+    for (rank_t k = 1; k < group.count; ++k) {
       const std::span<T> block = part(range_of(from_owners.source(k)));
       co_await from_owners.arrival(k);
       coder.decode(coder.template arrived<T>(from_owners[k], block.size()), block);
@@ -182,6 +199,60 @@ struct two_shot {
     }
     for (auto& sending : to_owners.end()) co_await sending;
     for (auto& sending : from_owners.end()) co_await sending;
+  }
+
+  /// Allreduce of `x` on hosts of `inside` ranks each, which have consecutive numbers.
+  template <transport Net, element T, class Op, class Storage>
+  task<void> among_hosts(channel<Net> net, rank_t inside, std::span<T> x, Op op, Storage store,
+                         residual_view<T> residual) const& {
+    const auto codec = storage::blocks_of(store);
+    const piece_coder coder(net, codec, piece);
+    const auto p = static_cast<std::uint64_t>(net.size());
+    const std::uint64_t length = coder.template message_values<T>();
+    const detail::pieces_of cuts{{0, x.size()},
+                                 length > x.size() / p ? std::max<std::uint64_t>(x.size(), 1) : length * p};
+    const auto one_cut = [=](channel<Net> lane, std::size_t i) {
+      return reduce_cut(lane, inside, x.subspan(cuts[i].begin, cuts[i].size()), cuts[i].begin, op, coder, residual);
+    };
+    co_await detail::in_lanes(net, cuts.count(), one_cut);
+  }
+
+  /// Reduces `x`, whose first value has the index `first`: each rank of a host sums a part, the ranks with the same
+  /// part reduce it in two shots, and each sends it to the ranks of its host.
+  template <transport Net, element T, class Op, class Codec>
+  static task<void> reduce_cut(channel<Net> net, rank_t inside, std::span<T> x, std::uint64_t first, Op op,
+                               piece_coder<Net, Codec> coder, residual_view<T> residual) {
+    const rank_group host{.first = net.rank() / inside * inside, .count = inside};
+    const rank_group across{.first = net.rank() % inside, .stride = inside, .count = net.size() / inside};
+    const uniform_ownership owner{x.size(), inside};
+    const auto part = [&](rank_t r) { return x.subspan(owner[r - host.first].begin, owner[r - host.first].size()); };
+    const std::span<T> mine = part(net.rank());
+    buffer<T> total(net.work().memory(), mine.size());
+    buffer<T> scratch(net.work().memory(), mine.size());
+
+    all_to_all<Net, message_buffer> to_parts(net, host);
+    for (rank_t k = 1; k < inside; ++k) {
+      const rank_t peer = to_parts.destination(k);
+      to_parts.send(peer, view_message<T>(part(peer)));
+    }
+    const payload own{wire_format::dense, mine.size(), {std::as_bytes(mine)}};
+    co_await detail::reduce_in_order(net, host, coder, &to_parts, own, total.span(), op, scratch.span());
+    net.work().copy(mine.data(), std::span<const T>(total.span()));
+    for (auto& sending : to_parts.end()) co_await sending; // before the parts that they send change
+
+    const std::uint64_t length = std::max<std::uint64_t>(mine.size(), 1),
+                        index = first + owner[net.rank() - host.first].begin;
+    co_await reduce_piece(net, across, mine, index, op, coder, length, 0, residual);
+
+    all_to_all<Net, message_buffer> from_parts(net, host);
+    from_parts.send_to_all(view_message<T>(mine));
+    for (rank_t k = 1; k < inside; ++k) {
+      const std::span<T> theirs = part(from_parts.source(k));
+      co_await from_parts.arrival(k);
+      coder.decode(coder.template arrived<T>(from_parts[k], theirs.size()), theirs);
+      from_parts[k].release();
+    }
+    for (auto& sending : from_parts.end()) co_await sending;
   }
 };
 
@@ -250,7 +321,8 @@ struct one_shot {
     const payload message = co_await coder.message(values, first, step, room, residual);
     to_all.send_to_all(message);
     coder.keep_error(message, values, first, residual, scratch.span());
-    co_await detail::reduce_in_order(net, coder, &to_all, message, x, op, scratch.span());
+    const rank_group all{.count = net.size()};
+    co_await detail::reduce_in_order(net, all, coder, &to_all, message, x, op, scratch.span());
     for (auto& sending : to_all.end()) co_await sending;
   }
 };

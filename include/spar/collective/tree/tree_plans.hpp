@@ -65,6 +65,7 @@ class tree_plans {
       numbers_[static_cast<std::size_t>(tree_.leaves()[i])] = static_cast<rank_t>(i);
     }
     digest_ = hash();
+    ranks_per_host_ = tree_.ranks_per_host();
   }
   tree_plans(const tree_plans&) = delete;
 
@@ -73,6 +74,8 @@ class tree_plans {
   /// A hash of the tree's shape and of the bandwidths and latencies of its links. All ranks need trees with the same
   /// hash, because plans and choices depend on shape and links.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
+  /// `tree::ranks_per_host` of the tree.
+  [[nodiscard]] rank_t ranks_per_host() const noexcept { return ranks_per_host_; }
   /// FlexReduce's plan for cells, ranges of indices whose bounds each call chooses. The plan is therefore valid for
   /// every n.
   [[nodiscard]] const tree_cells& cells() const noexcept { return cells_; }
@@ -121,6 +124,7 @@ class tree_plans {
   tree_cells cells_;
   std::vector<rank_t> numbers_; // for each rank, its position from left to right
   std::uint64_t digest_ = 0;
+  rank_t ranks_per_host_ = 1;
   mutable std::mutex mutex_;
   mutable made<flex_plan> levels_;
   mutable made<flex_plan> rings_;
