@@ -35,17 +35,31 @@ class libzfp {
     T top = 0;
     for (std::size_t i = 0; i < count; ++i) top = std::max(top, std::abs(x[i]));
     if (top < smallest) x = zeros.data();
-    if constexpr (is_double)
-      zfp_encode_partial_block_strided_double_1(zfp_, x, count, 1);
-    else
-      zfp_encode_partial_block_strided_float_1(zfp_, x, count, 1);
+    if constexpr (is_double) {
+      if (count == 4)
+        zfp_encode_block_double_1(zfp_, x);
+      else
+        zfp_encode_partial_block_strided_double_1(zfp_, x, count, 1);
+    } else {
+      if (count == 4)
+        zfp_encode_block_float_1(zfp_, x);
+      else
+        zfp_encode_partial_block_strided_float_1(zfp_, x, count, 1);
+    }
   }
   void flush() { stream_flush(bits_); }
   void decode_block(T* x, std::size_t count) {
-    if constexpr (is_double)
-      zfp_decode_partial_block_strided_double_1(zfp_, x, count, 1);
-    else
-      zfp_decode_partial_block_strided_float_1(zfp_, x, count, 1);
+    if constexpr (is_double) {
+      if (count == 4)
+        zfp_decode_block_double_1(zfp_, x);
+      else
+        zfp_decode_partial_block_strided_double_1(zfp_, x, count, 1);
+    } else {
+      if (count == 4)
+        zfp_decode_block_float_1(zfp_, x);
+      else
+        zfp_decode_partial_block_strided_float_1(zfp_, x, count, 1);
+    }
   }
 
  private:
