@@ -50,9 +50,11 @@ std::vector<T> values(bool is_smooth, std::size_t n) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
   std::vector<T> x(n);
+  const double step = 0.001 + 1e-5 * static_cast<double>(random() % 1000), begin = static_cast<double>(random() % 1000);
   for (std::size_t i = 0; i < n; ++i) {
-    const double at = 0.006 * static_cast<double>(i);
-    x[i] = static_cast<T>(is_smooth ? std::sin(at) + 0.3 * std::sin(7.3 * at) + 0.01 * std::cos(41 * at) : normal(random));
+    const double at = begin + step * static_cast<double>(i);
+    x[i] =
+        static_cast<T>(is_smooth ? std::sin(at) + 0.3 * std::sin(7.3 * at) + 0.01 * std::cos(41 * at) : normal(random));
   }
   return x;
 }
@@ -65,12 +67,11 @@ void print(const char* name, double bytes, const times& of, const times& referen
   std::printf(" %s", name);
   for (const auto member : {&times::encode, &times::decode}) {
     std::vector<double> ratios;
-    for (std::size_t r = 0; r < (of.*member).size(); ++r)
-      ratios.push_back((reference.*member)[r] / (of.*member)[r]);
+    for (std::size_t r = 0; r < (of.*member).size(); ++r) ratios.push_back((reference.*member)[r] / (of.*member)[r]);
     std::sort(ratios.begin(), ratios.end());
     const double best = *std::min_element((of.*member).begin(), (of.*member).end());
-    std::printf(" | %.2f | %.1f (%.1f to %.1f)", 1e-9 * bytes / best, ratios[ratios.size() / 2], ratios[ratios.size() / 10],
-                ratios[ratios.size() - 1 - ratios.size() / 10]);
+    std::printf(" | %.2f | %.1f (%.1f to %.1f)", 1e-9 * bytes / best, ratios[ratios.size() / 2],
+                ratios[ratios.size() / 10], ratios[ratios.size() - 1 - ratios.size() / 10]);
   }
   std::printf(" |\n");
 }
@@ -126,9 +127,10 @@ void compare(const char* type, int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 40;
-  std::printf("%s, one core, n = 65536, %d rounds. GB/s: the best round. Times libzfp's speed: the median of the rounds, "
-              "and the range of the middle 80 %% of them.\n\n",
-              processor().c_str(), rounds);
+  std::printf(
+      "%s, one core, n = 65536, %d rounds. GB/s: the best round. Times libzfp's speed: the median of the rounds, "
+      "and the range of the middle 80 %% of them.\n\n",
+      processor().c_str(), rounds);
   std::printf("| type | values | rate | coder | encode, GB/s | times libzfp | decode, GB/s | times libzfp |\n");
   std::printf("|---|---|---|---|---|---|---|---|\n");
   compare<float>("float", rounds);

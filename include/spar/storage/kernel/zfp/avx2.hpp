@@ -271,11 +271,92 @@ template <class T, bool Wide>
     zfp_put<Wide>(low_words, high_words, limit, out);
   }
 }
+/// As `zfp_decoded<float>::transform`, for eight blocks at a time.
+struct zfp_avx2_values {
+  using shorts [[gnu::vector_size(32)]] = short;
+  using longs [[gnu::vector_size(32)]] = unsigned long long;
+  using words [[gnu::vector_size(32)]] = unsigned;
+  using integers [[gnu::vector_size(32)]] = int;
+  using floats [[gnu::vector_size(32)]] = float;
+
+  SPAR_ZFP_AVX2 static void transform(const zfp_decoded<float>& group, float* x) {
+    for (unsigned first = 0; first < zfp_blocks; first += 8) {
+      words a{}, b{}, c{}, d{};
+      int lowest = 24;
+      for (unsigned part = 0; part < group.parts; ++part, lowest -= 8) {
+        const words four = bytes(group.planes + first * group.room + 8 * part);
+        a |= (four >> 24) << lowest, b |= (four >> 16 & 0xff) << lowest;
+        c |= (four >> 8 & 0xff) << lowest, d |= (four & 0xff) << lowest;
+      }
+      a = binary(a), b = binary(b), c = binary(c), d = binary(d);
+      b += half(d), d -= half(b);
+      b += d, d += d - b;
+      c += a, a += a - c;
+      b += c, c += c - b;
+      d += a, a += a - d;
+      floats factor;
+      std::memcpy(&factor, group.factors + first, 32);
+      store(floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor, x + 4 * first);
+    }
+  }
+
+ private:
+  /// The bytes of the coefficients of eight blocks, of eight planes from `from` on.
+  SPAR_ZFP_AVX2 static words bytes(const std::byte* from) {
+    constexpr std::size_t room = zfp_decoded<float>::room;
+    const auto pairs = pairs_of(from, from + 4 * room), pairs2 = pairs_of(from + 2 * room, from + 6 * room);
+    auto x = __builtin_bit_cast(words, __builtin_ia32_packuswb256(pairs, pairs2)); // in the order of the blocks
+    x = exchanged<9>(exchanged<18>(x, 0x00003333), 0x00550055);
+    return exchanged<1>(exchanged<2>(x, 0x0c0c0c0c), 0x22222222);
+  }
+  /// Eight pairs of planes of each of the blocks at p and q, and of those behind them.
+  SPAR_ZFP_AVX2 static shorts pairs_of(const std::byte* p, const std::byte* q) {
+    using unsigned_shorts [[gnu::vector_size(32)]] = unsigned short;
+    constexpr std::size_t room = zfp_decoded<float>::room;
+    using two_longs [[gnu::vector_size(16)]] = unsigned long long;
+    const two_longs lower{zfp_load(p), zfp_load(p + room)}, upper{zfp_load(q), zfp_load(q + room)};
+    const auto x = __builtin_bit_cast(unsigned_shorts, __builtin_shufflevector(lower, upper, 0, 1, 2, 3));
+    return __builtin_bit_cast(shorts, (x << 4 | x >> 8) & 0xff);
+  }
+  template <int Distance>
+  SPAR_ZFP_AVX2 static words exchanged(words x, unsigned mask) {
+    const words differ = (x ^ x >> Distance) & mask;
+    return x ^ differ ^ differ << Distance;
+  }
+  SPAR_ZFP_AVX2 static words half(words x) { return __builtin_bit_cast(words, __builtin_bit_cast(integers, x) >> 1); }
+  SPAR_ZFP_AVX2 static words binary(words x) { return (x ^ 0xaaaaaaaa) - 0xaaaaaaaa; }
+  SPAR_ZFP_AVX2 static floats floating(words x) {
+    return __builtin_convertvector(__builtin_bit_cast(integers, x), floats);
+  }
+  SPAR_ZFP_AVX2 static void store(floats a, floats b, floats c, floats d, float* x) {
+    const auto ab = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
+    const auto ab2 = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+    const auto cd = __builtin_shufflevector(c, d, 0, 8, 1, 9, 4, 12, 5, 13);
+    const auto cd2 = __builtin_shufflevector(c, d, 2, 10, 3, 11, 6, 14, 7, 15);
+    put(x, __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13));       // the blocks 0 and 4
+    put(x + 4, __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15)); // 1 and 5
+    put(x + 8, __builtin_shufflevector(ab2, cd2, 0, 1, 8, 9, 4, 5, 12, 13));
+    put(x + 12, __builtin_shufflevector(ab2, cd2, 2, 3, 10, 11, 6, 7, 14, 15));
+  }
+  SPAR_ZFP_AVX2 static void put(float* x, floats v) {
+    const auto lower = __builtin_shufflevector(v, v, 0, 1, 2, 3), upper = __builtin_shufflevector(v, v, 4, 5, 6, 7);
+    std::memcpy(x, &lower, 16), std::memcpy(x + 16, &upper, 16);
+  }
+};
+
 /// As `zfp_decode_groups`.
 template <class T, bool Wide>
 [[gnu::target("avx2,bmi,bmi2"), gnu::noinline]] void zfp_decode_by_avx2(const std::byte* in, std::size_t groups,
                                                                         unsigned limit, T* x) {
-  zfp_decode_groups<T, Wide>(in, groups, limit, x);
+  const std::uint64_t* const windows = zfp_codes::get().windows;
+  zfp_decoded<T> group;
+  for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
+    group.template parse<Wide>(in, limit, windows);
+    if constexpr (zfp_format<T>::is_double)
+      group.transform(x);
+    else
+      zfp_avx2_values::transform(group, x);
+  }
 }
 
 } // namespace spar::kernel::detail

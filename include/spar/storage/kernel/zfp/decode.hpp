@@ -67,24 +67,27 @@ struct zfp_reader {
   }
 };
 
-/// Decodes groups of blocks of `limit` bits. Any bits are valid. May read up to 15 bytes beyond the groups.
-template <class T, bool Wide>
-[[gnu::always_inline]] inline void zfp_decode_groups(const std::byte* in, std::size_t groups, unsigned limit, T* x) {
-  using lanes = zfp_lanes<T>;
-  using format = zfp_format<T>;
-  using reader = zfp_reader<Wide>;
-  __extension__ using wide = unsigned __int128;
-  using word = std::conditional_t<Wide, wide, std::uint64_t>;
-  const std::uint64_t* const windows = zfp_codes::get().windows;
-  const std::uint64_t mask = zfp_mask(Wide ? limit - 64 : limit);
-  const unsigned whole_windows = (limit - format::header) / zfp_codes::window;
-  const bool is_in_word =
-      limit % 8 == 0 || (limit % 4 == 0 && limit < 64); // of the 8 bytes from a block's first one on
-  for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
-    alignas(16) std::byte planes[zfp_blocks * reader::room];
-    alignas(16) T factors[zfp_blocks];
-    alignas(16) typename format::bits kept[zfp_blocks];
-    std::size_t most = 0; // planes of a block
+/// The planes of a group of blocks.
+template <class T>
+struct zfp_decoded {
+  static constexpr std::size_t room = zfp_reader<true>::room;
+
+  alignas(16) std::byte planes[zfp_blocks * room]; // a byte each, the highest one first
+  alignas(16) T factors[zfp_blocks];
+  alignas(16) typename zfp_format<T>::bits kept[zfp_blocks];
+  unsigned parts; // of eight planes; lower ones are zeros
+
+  /// Decodes the codes of a group, of `limit` bits each. May read up to 15 bytes beyond the group.
+  template <bool Wide>
+  [[gnu::always_inline]] void parse(const std::byte* in, unsigned limit, const std::uint64_t* windows) {
+    using format = zfp_format<T>;
+    using reader = zfp_reader<Wide>;
+    __extension__ using wide = unsigned __int128;
+    using word = std::conditional_t<Wide, wide, std::uint64_t>;
+    const std::uint64_t mask = zfp_mask(Wide ? limit - 64 : limit);
+    const unsigned whole_windows = (limit - format::header) / zfp_codes::window;
+    const bool is_in_word = limit % 8 == 0 || (limit % 4 == 0 && limit < 64); // of 8 bytes from a block's first byte on
+    std::size_t most = 0;                                                     // planes of a block
     const auto begin = [&](unsigned b) {
       const std::byte* const from = in + b * limit / 8;
       const unsigned shift = b * limit % 8;
@@ -105,8 +108,7 @@ template <class T, bool Wide>
       code = code >> format::header | word{1} << (limit - format::header);
       std::uint64_t high = 0;
       if constexpr (Wide) high = static_cast<std::uint64_t>(code >> 64);
-      return reader{static_cast<std::uint64_t>(code), high, is_nonzero ? 0 : zfp_codes::last,
-                    planes + b * reader::room};
+      return reader{static_cast<std::uint64_t>(code), high, is_nonzero ? 0 : zfp_codes::last, planes + b * room};
     };
     // Four blocks at a time, because each look-up of a block waits for the one before.
     for (unsigned b = 0; b < zfp_blocks; b += 4) {
@@ -115,26 +117,32 @@ template <class T, bool Wide>
         p.take_whole(windows), q.take_whole(windows), r.take_whole(windows), s.take_whole(windows);
       while ((p.known & q.known & r.known & s.known) != zfp_codes::last)
         p.take_any(windows), q.take_any(windows), r.take_any(windows), s.take_any(windows);
-      const std::byte* const first = planes + b * reader::room;
+      const std::byte* const first = planes + b * room;
       most = std::max(most, p.template take_rest<format::planes>(first));
-      most = std::max(most, q.template take_rest<format::planes>(first + reader::room));
-      most = std::max(most, r.template take_rest<format::planes>(first + 2 * reader::room));
-      most = std::max(most, s.template take_rest<format::planes>(first + 3 * reader::room));
+      most = std::max(most, q.template take_rest<format::planes>(first + room));
+      most = std::max(most, r.template take_rest<format::planes>(first + 2 * room));
+      most = std::max(most, s.template take_rest<format::planes>(first + 3 * room));
     }
-    const unsigned parts = std::min((static_cast<unsigned>(most) + 7) / 8, unsigned{sizeof(T)});
+    parts = std::min((static_cast<unsigned>(most) + 7) / 8, unsigned{sizeof(T)});
+  }
+
+  /// Computes the values of the planes.
+  [[gnu::always_inline]] void transform(T* x) const {
+    using lanes = zfp_lanes<T>;
+    using format = zfp_format<T>;
     alignas(16) std::uint32_t bytes[sizeof(T)][zfp_blocks];
     for (unsigned part = 0; part < parts; ++part) {
       for (unsigned b = 0; b < zfp_blocks; b += 4) {
         using words [[gnu::vector_size(16)]] = std::uint64_t;
         using shorts [[gnu::vector_size(16)]] = std::uint16_t;
-        const std::byte* const from = planes + b * reader::room + 8 * part;
+        const std::byte* const from = planes + b * room + 8 * part;
         const auto two = [](const std::byte* first) {
-          const auto pairs = __builtin_bit_cast(shorts, words{zfp_load(first), zfp_load(first + reader::room)});
+          const auto pairs = __builtin_bit_cast(shorts, words{zfp_load(first), zfp_load(first + room)});
           return __builtin_bit_cast(zfp_bytes16, (pairs << 4 | pairs >> 8) & 0xff);
         };
-        auto all = __builtin_bit_cast(zfp_four_words,
-                                      __builtin_shufflevector(two(from), two(from + 2 * reader::room), 0, 2, 4, 6, 8,
-                                                              10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30));
+        auto all =
+            __builtin_bit_cast(zfp_four_words, __builtin_shufflevector(two(from), two(from + 2 * room), 0, 2, 4, 6, 8,
+                                                                       10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30));
         // A bit's number is (not p2, not p1, p0, r1, r0) with p its position in a byte and r its value; it becomes
         // (not r1, not r0, p2, p1, p0).
         all = zfp_exchange<9>(zfp_exchange<18>(all, 0x00003333), 0x00550055);
@@ -163,6 +171,17 @@ template <class T, bool Wide>
       lanes::inverse(u, factor, v);
       lanes::store(v, x + 4 * b);
     }
+  }
+};
+
+/// Decodes groups of blocks of `limit` bits. Any bits are valid. May read up to 15 bytes beyond the groups.
+template <class T, bool Wide>
+[[gnu::always_inline]] inline void zfp_decode_groups(const std::byte* in, std::size_t groups, unsigned limit, T* x) {
+  const std::uint64_t* const windows = zfp_codes::get().windows;
+  zfp_decoded<T> group;
+  for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
+    group.template parse<Wide>(in, limit, windows);
+    group.transform(x);
   }
 }
 
