@@ -129,6 +129,13 @@ def qsgds():
         yield f"bits_{2 << kind // 2}_{kind % 2}", struct.pack("<BHH", kind, 31, 70) + (scale + levels[:32]) * 3
 
 
+def mxs():
+    for kind in range(6):
+        codes = bytes(range(0, 256, 7))
+        yield f"kind_{kind}", struct.pack("<BH", kind, 70) + (b"\x7f" + codes[:32]) * 3
+        yield f"scales_{kind}", struct.pack("<BH", kind, 64) + b"\x00" + codes[:16] + b"\xff" + codes[:32] + codes[:32]
+
+
 def controls():
     def note(what, text, source=0, last=1, repaired=1):
         return struct.pack("<BBBBBi52sI", repaired, what, last, len(text), 0, source, text, 0)
@@ -411,6 +418,7 @@ TARGETS = {
     "gathered": gathereds,
     "qsgd": qsgds,
     "codec": codecs,
+    "mx": mxs,
     "packed": packeds,
     "coded": coded_entries,
     "control": controls,

@@ -6,6 +6,7 @@
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/storage/mx.hpp>
 #include <spar/storage/zfp.hpp>
 #include <spar/tree.hpp>
 
@@ -65,6 +66,7 @@ inline constexpr auto short_storages = std::tuple{
 };
 inline constexpr auto quantised_storages = std::tuple{
     named_model("qsgd<8>", spar::storage::qsgd<8>{}),
+    named_model("mx<e4m3>", spar::storage::mx<spar::storage::e4m3>{}),
     named_model("then<coo, qsgd<8>>", then<spar::storage::coo, spar::storage::qsgd<8>>{}),
 };
 inline constexpr auto zfp_storages = std::tuple{
@@ -81,7 +83,10 @@ struct encodes_blocks {
   template <class Storage>
   static constexpr bool value = spar::block_codec<Storage, float>;
 };
-inline constexpr auto block_codecs = models_that(encodes_blocks{}, all_storages);
+inline constexpr auto block_codecs =
+    std::tuple_cat(models_that(encodes_blocks{}, all_storages),
+                   std::tuple{named_model("mx<e5m2>", spar::storage::mx<spar::storage::e5m2>{}),
+                              named_model("mx<e2m1>", spar::storage::mx<spar::storage::e2m1>{})});
 
 inline constexpr auto all_schedules = std::tuple{
     named_model("cheapest", spar::cheapest{}),
