@@ -43,13 +43,13 @@ struct input {
     spar::kernel::quantise(x.data(), n, 1 / step, codes.data());
     size = 0;
     for_each_piece([&](std::size_t b, std::size_t m, std::size_t at) {
-      size += spar::kernel::pack_integers(codes.data() + b, m, bytes.data() + at);
+      size += spar::kernel::pack_integers(codes.data() + b, m, bytes.data() + at, 32);
     });
   }
   void sum_in_code() {
     for_each_piece([&](std::size_t b, std::size_t m, std::size_t at) {
       spar::kernel::unpack_integers<true>(bytes.data() + at, m, codes.data() + b);
-      spar::kernel::pack_integers(codes.data() + b, m, other.data() + at);
+      spar::kernel::pack_integers(codes.data() + b, m, other.data() + at, 32);
     });
   }
   void decode() {

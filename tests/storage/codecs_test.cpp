@@ -301,6 +301,33 @@ TEST(zfp, error_is_within_the_documented_bound) {
   expect_zfp_within_bound<double>();
 }
 
+/// At low rates, the rounded integers of these blocks exceed their 32 (64) bits, so a value gets the other sign, as
+/// with libzfp. The blocks were found by a search for large errors.
+template <class T>
+void expect_wrapped_within_bound(double rate, const std::vector<T>& x) {
+  const spar::storage::zfp codec{.rate = rate};
+  const auto y = decoded(codec, x);
+  double top = 0, off = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    top = std::max(top, std::abs(static_cast<double>(x[i])));
+    off = std::max(off, std::abs(static_cast<double>(y[i]) - static_cast<double>(x[i])));
+  }
+  EXPECT_LE(off, codec.relative_error<T>() * top) << "rate " << rate;
+  EXPECT_GT(off, 2.5 * top) << "rate " << rate << ": no value has the wrong sign, so the test shows nothing";
+}
+
+TEST(zfp, values_with_the_wrong_sign_are_within_the_bound) {
+  expect_wrapped_within_bound<float>(5, {-0x1.e38f9ap+0F, -0x1.e407fcp+0F, 0x1.1df55ap-1F, 0x1.e3e7a2p+0F});
+  expect_wrapped_within_bound<float>(5.25, {-0x1.e3921ep+0F, -0x1.e390f2p+0F, 0x1.1c69cp-1F, 0x1.e38fd6p+0F});
+  expect_wrapped_within_bound<float>(5.75, {0x1.11190ep+0F, -0x1.aadb2p+0F, -0x1.55004ap-1F, 0x1.eeee72p+0F});
+  expect_wrapped_within_bound<double>(
+      6, {-0x1.ead370d2008ap+0, -0x1.ba84068ea28a5p+0, 0x1.916ca0e1b9b01p-2, 0x1.ecdde83215077p+0});
+  expect_wrapped_within_bound<double>(
+      6.25, {-0x1.ea9e9ff50c7b7p+0, -0x1.bfd5decb57c38p+0, 0x1.aa5b6b00e74ccp-2, 0x1.eac6880f01cc8p+0});
+  expect_wrapped_within_bound<double>(
+      6.5, {0x1.14c11741ab85dp+0, -0x1.ba6260c7748cap+0, -0x1.34a0842d6fad2p-1, 0x1.ecd0e74165bfbp+0});
+}
+
 /// zfp's own scaling overflows for denormals: libzfp 1.0 decodes 2^-99 as -2^-97.
 TEST(zfp, denormals_become_zeros_and_disturb_nothing) {
   const spar::storage::zfp codec{.rate = 16};

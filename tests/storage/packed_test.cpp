@@ -138,6 +138,18 @@ TEST(storage_packed, holds_sums_in_the_bits_of_their_magnitude) {
   }
 }
 
+TEST(storage_packed, refuses_values_wider_than_its_bits_and_writes_nothing_beyond_their_room) {
+  for (const std::size_t wide : {0U, 127U, 128U, 200U, 299U}) {
+    std::vector<std::int32_t> values(300);
+    values[wide] = 128; // a difference of 256 after zigzag: 9 bits
+    const packed codec{.bits = 8};
+    std::vector<std::byte> room(codec.encoded_bytes<std::int32_t>(values.size())); // exact, for the address sanitizer
+    EXPECT_THROW(codec.encode(std::span<const std::int32_t>(values), std::span(room), {}), spar::invalid_argument);
+    values[wide] = 127;
+    EXPECT_LE(codec.encode(std::span<const std::int32_t>(values), std::span(room), {}), room.size());
+  }
+}
+
 template <class T>
 void expect_refused(const std::vector<std::byte>& bytes, std::size_t count, const packed& codec) {
   std::vector<T> out(count);

@@ -25,7 +25,8 @@ struct packed {
   static constexpr bool exact = true; ///< values keep all their bits
 
   /// No block may need more bits a value: a caller that knows the largest value gets smaller buffers and better
-  /// predictions of the model. Differences of values up to m in magnitude need std::bit_width(4 * m) bits.
+  /// predictions of the model. Differences of values up to m in magnitude need std::bit_width(4 * m) bits. In an
+  /// allreduce, this holds for the sums, too.
   unsigned bits = 64;
 
   template <class F>
@@ -39,13 +40,19 @@ struct packed {
     return kernel::packed_room<T>(count, width<T>());
   }
   /// Encodes `values` to `out`, and returns the number of bytes written. Throws `invalid_argument` if `out` has fewer
-  /// than `encoded_bytes` bytes.
+  /// than `encoded_bytes` bytes, or if a difference of neighbours needs more than `bits` bits.
   template <element T>
   std::size_t encode(std::span<const T> values, std::span<std::byte> out, block_position) const {
     detail::check_room<T>(*this, values.size(), out.size());
-    return kernel::pack_integers(values.data(), values.size(), out.data());
+    const std::size_t size = kernel::pack_integers(values.data(), values.size(), out.data(), width<T>());
+    if (size == kernel::packed_too_wide) {
+      raise<invalid_argument>({"the differences of ", values.size(), " integers need more than ", width<T>(),
+                               " bits, the option `bits` of the storage packed"});
+    }
+    return size;
   }
-  /// Decodes all of `in` to `out`. Throws `corrupt_message` if `in` is not an encoding of so many values.
+  /// Decodes all of `in` to `out`. Throws `corrupt_message` if `in` has impossible widths, or not the number of
+  /// bytes of these widths.
   template <element T>
   void decode(std::span<const std::byte> in, std::span<T> out) const {
     check_form<T>(in, out.size());

@@ -90,7 +90,7 @@ task<void> reduce_in_order(channel<Net> net, rank_group group, piece_coder<Net, 
 ///
 /// If P > 1, a rank encodes P blocks, decodes 2 P - 1 blocks, and sends 2 (P - 1) / P times the bytes of the encoded
 /// vector, as the ring does, in 2 (P - 1) messages. Blocks are sent in pieces of `piece` values, each of which is a
-/// message: while four pieces of each block are in flight, another is encoded or decoded.
+/// message: while a piece is encoded or decoded, up to three others of each block are in flight.
 ///
 /// At each index, |result - exact sum| is at most e (S - s + m). Here, e is the codec's relative error, S is the sum,
 /// over all ranks, of the largest |value| in the codec's block that contains the index, s is the owner's part of S, and

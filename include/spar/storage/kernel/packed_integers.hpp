@@ -77,10 +77,14 @@ constexpr std::size_t packed_room(std::size_t count, unsigned width) noexcept {
          (rest > 0 ? 1 + detail::packed_bytes<Int>(rest, width) : 0);
 }
 
+/// What `pack_integers` returns for integers that need more bits than they may have.
+inline constexpr std::size_t packed_too_wide = ~std::size_t{0};
+
 /// Packs x[0, count) to `out`: the bit width of each block in a byte, then the blocks. Returns the number of bytes
-/// written, at most `packed_room` of the greatest width.
+/// written, at most `packed_room` of `most`; or `packed_too_wide` if a block needs more than `most` bits a value.
 template <class Int>
-[[gnu::noinline]] std::size_t pack_integers(const Int* __restrict x, std::size_t count, std::byte* __restrict out) {
+[[gnu::noinline]] std::size_t pack_integers(const Int* __restrict x, std::size_t count, std::byte* __restrict out,
+                                            unsigned most) {
   using rows = detail::packed_rows<Int>;
   using row = typename rows::row;
   constexpr std::size_t block = detail::packed_block;
@@ -108,6 +112,7 @@ template <class Int>
     typename rows::lane any = 0;
     for (std::size_t l = 0; l < rows::lanes; ++l) any |= all[l];
     const auto width = static_cast<unsigned>(std::bit_width(any));
+    if (width > most) return packed_too_wide;
     *widths++ = static_cast<std::byte>(width);
     if (width == 0) continue;
     row word{};
