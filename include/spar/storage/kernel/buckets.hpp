@@ -176,8 +176,8 @@ template <std::size_t Room, class T>
 /// Leaves the positions of the k largest of the `count` values of `x` at the ascending positions `at` in at[0, k).
 /// There must be at least k values, whose magnitudes are at least `lowest`. `keys` has room for `count` magnitudes,
 /// rounded up to a multiple of 16.
-template <ranked T>
-[[gnu::noinline]] void keep_largest_positions(const T* x, std::uint16_t* at, std::size_t count, std::size_t k,
+template <ranked T, class Position>
+[[gnu::noinline]] void keep_largest_positions(const T* x, Position* at, std::size_t count, std::size_t k,
                                               magnitude<T> lowest, magnitude<T>* __restrict keys) {
   using M = magnitude<T>;
   constexpr std::size_t block = 16;
@@ -279,23 +279,23 @@ std::size_t take_from_buckets(std::span<T> x, std::size_t bucket, std::size_t k,
   }
   const std::size_t longest = std::min(n, window);
   buffer<T> sample(memory, std::min<std::size_t>(longest, 1024));
-  buffer<std::uint16_t> candidates(memory, longest);
+  buffer<std::uint32_t> candidates(memory, longest);
   buffer<magnitude<T>> keys(memory, std::min(longest, bucket) + 16);
   for (std::size_t first = 0; first < n; first += window) {
     const auto part = x.subspan(first, std::min(window, n - first));
     const magnitude<T> guess = detail::guess_for_buckets(std::span<const T>(part), bucket, k, sample.span());
-    std::uint16_t* at = candidates.data();
+    std::uint32_t* at = candidates.data();
     detail::for_at_least(part.data(), part.size(), guess,
                          [&](std::size_t base, const std::uint16_t* positions, std::size_t found) {
                            for (std::size_t f = 0; f < found; ++f)
-                             at[f] = static_cast<std::uint16_t>(base + positions[f]);
+                             at[f] = static_cast<std::uint32_t>(base + positions[f]);
                            at += found;
                            return true;
                          });
-    const std::uint16_t* const last = at;
+    const std::uint32_t* const last = at;
     at = candidates.data();
     for (std::size_t begin = 0; begin < part.size(); begin += bucket) {
-      std::uint16_t* const own = at;
+      std::uint32_t* const own = at;
       while (at != last && *at < begin + bucket) ++at;
       std::size_t have = static_cast<std::size_t>(at - own);
       if (have < k && guess > 1) {

@@ -256,8 +256,8 @@ template <class T, class Found>
 
 /// Moves the values x[at[0, count)] to the output arrays as entries `(begin + position, value)`, and leaves zeros in
 /// `x`.
-template <class T, class Index>
-[[gnu::always_inline]] inline void move_entries(T* x, const std::uint16_t* at, std::size_t count, std::uint64_t begin,
+template <class T, class Position, class Index>
+[[gnu::always_inline]] inline void move_entries(T* x, const Position* at, std::size_t count, std::uint64_t begin,
                                                 Index* out_i, T* out_v) {
   for (std::size_t e = 0; e < count; ++e) {
     T& from = x[at[e]];
