@@ -17,6 +17,11 @@
 #include <span>
 #include <type_traits>
 
+#ifdef __CUDACC__ // nvcc warns of the pragma `GCC unroll`
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace spar::kernel {
 
 namespace detail {
@@ -312,3 +317,7 @@ std::size_t take_from_buckets(std::span<T> x, std::size_t bucket, std::size_t k,
 }
 
 } // namespace spar::kernel
+
+#ifdef __CUDACC__
+#pragma nv_diagnostic pop
+#endif

@@ -14,6 +14,11 @@
 #include <cstring>
 #include <string_view>
 
+#ifdef __CUDACC__ // nvcc warns of the pragma `GCC unroll`
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace spar::kernel {
 
 /// A floating-point number with a sign, `Bits` - 1 - `Mantissa` bits of exponent and `Mantissa` bits of mantissa.
@@ -290,3 +295,7 @@ template <class Element, element T>
 }
 
 } // namespace spar::kernel
+
+#ifdef __CUDACC__
+#pragma nv_diagnostic pop
+#endif
