@@ -34,7 +34,7 @@ void expect_nearest(std::initializer_list<int> exponents) {
   const double most = sizeof(Code) == 4 ? 0x1p30 : 0x1p62;
   for (const int exponent : exponents) {
     const T step = std::ldexp(T{1}, exponent);
-    for (const std::size_t n : {0, 1, 15, 16, 17, 3000}) {
+    for (const std::size_t n : {0U, 1U, 15U, 16U, 17U, 3000U}) {
       std::vector<T> x(n), back(n, T{7});
       for (T& value : x) value = any_value<T>(random, 1 / step, most);
       std::vector<Code> codes(n + 1, Code{77});
@@ -66,7 +66,7 @@ void expect_largest() {
   const auto bits_of = [](T x) { return static_cast<std::uint64_t>(std::bit_cast<bits>(x)); };
   std::mt19937_64 random(4);
   EXPECT_EQ(spar::kernel::largest_bits<T>(nullptr, 0), 0U);
-  for (const std::size_t n : {1, 2, 15, 16, 17, 100}) {
+  for (const std::size_t n : {1U, 2U, 15U, 16U, 17U, 100U}) {
     for (std::size_t at = 0; at < n; ++at) {
       std::vector<T> x(n);
       for (T& value : x) value = static_cast<T>(static_cast<double>(random() % 1000) / 1000) - T(0.5);
