@@ -73,9 +73,10 @@ inline constexpr bool is_unselected = false;
 template <class Storage, class Schedule>
 inline constexpr bool is_unselected<composition<selector::everything, Storage, flat, Schedule>> = true;
 
-/// The error bound of a sum over ranks whose largest magnitudes have the sum S: `relative` * S + `absolute`. Each
-/// encoding turns a bound G on the magnitude of a partial sum, errors included, into (1 + e) G + a, and each addition
-/// of bounds G and H gives (1 + u) (G + H). What a contribution passes is bounded by the numbers of the schedule.
+/// The error bound of a sum over ranks whose largest magnitudes have the sum S: `relative` * S + `absolute`; with
+/// `storage::bound`, S is P times the largest magnitude of all ranks. Each encoding turns a bound G on the magnitude of
+/// a partial sum, errors included, into (1 + e) G + a, and each addition of bounds G and H gives (1 + u) (G + H). What
+/// a contribution passes is bounded by the numbers of the schedule.
 template <element T, class Schedule, class Storage>
 rounding_bound sum_bound(const Storage& store, rank_t ranks) {
   static_assert(bounded_schedule<Schedule> || sums_in_code<Storage>,

@@ -394,6 +394,35 @@ TEST(conformance_bound, averages_and_takes_streams) {
   for (const mode where : all_modes) run(where, 3, others{});
 }
 
+/// Decodes a sparse stream as a block of an allgather.
+struct decodes_a_sparse_block : spar::algorithm_defaults {
+  static constexpr std::string_view name = "decodes_a_sparse_block";
+
+  template <spar::transport Net, class T, class Op>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, Op) const& {
+    using stream = spar::sparse_stream<T, std::uint64_t>;
+    spar::encoded_parts<spar::storage::packed, T, std::uint64_t> parts(net.memory(), 1, 1);
+    const spar::index_range all{0, x.size()};
+    auto one = stream::sparse(net.memory(), x.size(), 1);
+    one.indices()[0] = 3;
+    one.values()[0] = 77;
+    parts.encode(net, {}, 0, std::as_const(one).view(), all, spar::residual_view<T>());
+    parts.decode_dense(net, {}, 0, all, x);
+    co_return;
+  }
+  template <class... Args>
+  void operator()(Args&&...) && = delete;
+};
+
+TEST(conformance_bound, a_sparse_block_where_a_dense_one_is_due_is_corrupt) {
+  spar::thread_group group(1);
+  EXPECT_THROW(group.run([](spar::threads& net) {
+    std::vector<std::int64_t> x(8);
+    spar::allreduce(net, x, decodes_a_sparse_block{});
+  }),
+               spar::corrupt_message);
+}
+
 TEST(conformance_bound, sends_exactly_the_bytes_of_the_codes) {
   for (const spar::rank_t ranks : {1, 2, 3, 4, 7, 8}) {
     const auto p = static_cast<std::uint64_t>(ranks);

@@ -717,6 +717,21 @@ TEST(compressed_allreduce, two_shots_between_hosts_keep_in_residuals_what_they_l
   }
 }
 
+/// On one host, no message crosses to another, so nothing is rounded.
+TEST(compressed_allreduce, two_shots_on_one_host_encode_nothing) {
+  const spar::tree_plans plans(
+      spar::tree(spar::tree_node{.children = {{.children = {{.rank = 0}, {.rank = 1}, {.rank = 2}}}}}));
+  auto x = random_vectors(3, 100, 5);
+  const auto before = x;
+  std::vector<spar::statistics> cost(3);
+  run(mode::threads, 3, over_hosts{named("qsgd:4"), 60, &plans, &x, &cost});
+  for (std::size_t i = 0; i < 100; ++i) {
+    const float sum = (before[0][i] + before[1][i]) + before[2][i];
+    for (const auto& one : x) ASSERT_EQ(one[i], sum) << "index " << i;
+  }
+  for (const auto& c : cost) EXPECT_EQ(c.compressions, 0U);
+}
+
 TEST(tree, counts_the_ranks_of_equal_hosts) {
   EXPECT_EQ(even_hosts(3, 2).ranks_per_host(), 2);
   EXPECT_EQ(uneven_hosts(5).ranks_per_host(), 1);

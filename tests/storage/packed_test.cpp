@@ -150,6 +150,15 @@ TEST(storage_packed, refuses_values_wider_than_its_bits_and_writes_nothing_beyon
   }
 }
 
+/// A codec of variable size must encode all values: a schedule would not ask `can_encode`.
+struct asks : packed {
+  template <class T>
+  [[nodiscard]] bool can_encode(std::span<const T>) const {
+    return true;
+  }
+};
+static_assert(spar::block_codec<packed, std::int32_t> && !spar::block_codec<asks, std::int32_t>);
+
 template <class T>
 void expect_refused(const std::vector<std::byte>& bytes, std::size_t count, const packed& codec) {
   std::vector<T> out(count);

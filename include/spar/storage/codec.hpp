@@ -48,7 +48,8 @@ concept keeps_all_bits = requires { requires Codec::exact; };
 /// values. The number of values determines the number of bytes, so that a block can be received directly at its place
 /// in the buffer. Only a lossless codec, whose member `exact` is true, may have another number of bytes for other
 /// values: its `encode` returns the number of bytes written, at most `encoded_bytes`, and its `decode` throws
-/// `corrupt_message` for bytes that `encode` does not write. The ranks that forward such values may encode them again.
+/// `corrupt_message` for a number of bytes that does not fit. Such a codec encodes all values, so it has no
+/// `can_encode`. The ranks that forward such values may encode them again.
 /// Rejects a lossy codec whose number of bytes depends on the values, and a codec whose options ranks cannot compare
 /// (see `policy`). The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too small;
 /// their `encoded_bytes` throws `invalid_argument` for invalid options.
@@ -77,7 +78,9 @@ concept block_codec =
       codec.encode(values, encoded, position);
       codec.decode(bytes, decoded);
     } &&
-    (!detail::varies_in_size<Codec, T> || detail::keeps_all_bits<Codec>);
+    (!detail::varies_in_size<Codec, T> ||
+     (detail::keeps_all_bits<Codec> &&
+      !requires(std::span<const T> values, const Codec& codec) { codec.can_encode(values); }));
 
 namespace detail {
 

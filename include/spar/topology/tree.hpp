@@ -94,7 +94,8 @@ class tree {
       if (!leaf.children.empty() || nodes_.size() == 1) continue;
       const node& host = nodes_[leaf.parent];
       bool alone = leaf.parent == 0;
-      for (const std::size_t child : host.children) alone = alone || !nodes_[child].children.empty();
+      for (std::size_t i = 0; !alone && i < host.children.size(); ++i)
+        alone = !nodes_[host.children[i]].children.empty();
       const std::size_t ranks = alone ? 1 : host.children.size();
       if (each != 0 && ranks != each) return 1;
       each = ranks;

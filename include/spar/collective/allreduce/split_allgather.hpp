@@ -160,10 +160,8 @@ struct split_allgather {
     parts.encode(net, codec, static_cast<std::size_t>(net.rank()),
                  stream_view<T, Index>::dense(values.size(), own.begin, sum), own, residual);
     co_await bruck_allgather::gather(net, parts);
-    for (rank_t r = 0; r < net.size(); ++r) {
-      const auto decoded = parts.decode(net, codec, static_cast<std::size_t>(r), values.size(), owner[r]);
-      net.work().copy(block(owner[r]).data(), decoded.values());
-    }
+    for (rank_t r = 0; r < net.size(); ++r)
+      parts.decode_dense(net, codec, static_cast<std::size_t>(r), owner[r], block(owner[r]));
   }
   template <transport Net, element T, class Codec>
     requires(!detail::varies_in_size<Codec, T>)

@@ -39,8 +39,9 @@ namespace storage {
 /// Set exactly one of `error` and `relative`. Encodes float and double, for the operations `sum` and `average`.
 ///
 /// A result is NaN if a contribution is NaN or if infinities of both signs are added, infinite if contributions are
-/// infinite with one sign, and +0 if it is zero. The integers have 32 bits if P times the largest magnitude has at most
-/// 2^30 - 1 steps, and else 64 bits; if 2^62 - 1 steps are too few, the call ends in an error on all ranks.
+/// infinite with one sign, and +0 if it is zero. It may also be infinite if the exact sum is within P times the error
+/// of the largest number of the type. The integers have 32 bits if P times the largest magnitude has at most 2^30 - 1
+/// steps, and else 64 bits; if 2^62 - 1 steps are too few, the call ends in an error on all ranks.
 struct bound {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "bound";

@@ -240,9 +240,11 @@ struct two_shot {
     net.work().copy(mine.data(), std::span<const T>(total.span()));
     for (auto& sending : to_parts.end()) co_await sending; // before the parts that they send change
 
-    const std::uint64_t length = std::max<std::uint64_t>(mine.size(), 1),
-                        index = first + owner[net.rank() - host.first].begin;
-    co_await reduce_piece(net, across, mine, index, op, coder, length, 0, residual);
+    if (across.count > 1) { // on a single host, no value is encoded
+      const std::uint64_t length = std::max<std::uint64_t>(mine.size(), 1),
+                          index = first + owner[net.rank() - host.first].begin;
+      co_await reduce_piece(net, across, mine, index, op, coder, length, 0, residual);
+    }
 
     all_to_all<Net, message_buffer> from_parts(net, host);
     from_parts.send_to_all(view_message<T>(mine));

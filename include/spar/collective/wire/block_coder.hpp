@@ -2,6 +2,7 @@
 // Encodes and decodes the pieces of a dense vector that a collective sends and receives (Zhou et al., section III).
 #pragma once
 
+#include <spar/core/assertion.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
@@ -59,6 +60,7 @@ class block_coder {
       static_assert(!channel<Net>::on_device, "a device has no codec whose number of bytes depends on the values");
       const double start = net_.net().now();
       const std::size_t bytes = codec_->encode(values, out, block_position{call_of(step), first});
+      ensure(bytes <= out.size(), "encode() of a block codec wrote more bytes than encoded_bytes() allows");
       net_.compute(work_on<T>(values.size()));
       net_.note_compression(net_.net().now() - start);
       return answered(net_, payload{wire_format::block_coded, values.size(), {out.first(bytes)}});

@@ -141,6 +141,18 @@ class encoded_parts {
     return detail::decode_stream<T, Index>(net, store, {p.what.format(), p.what.count(), {p.bytes.span()}}, n, range);
   }
 
+  /// Decodes part i, which has all values of `range`, to `to`. Throws `corrupt_message` if the part is malformed or
+  /// sparse.
+  template <transport Net>
+  void decode_dense(channel<Net> net, const Storage& store, std::size_t i, index_range range, std::span<T> to) const {
+    const auto decoded = decode(net, store, i, range.end, range);
+    if (!decoded.is_dense()) {
+      raise<corrupt_message>(
+          {"stream ", i, " of an allgather is sparse; expected the ", range.size(), " values of a block"});
+    }
+    net.work().copy(to.data(), decoded.values());
+  }
+
   /// Decodes all parts, which must have adjacent ranges, and joins them into one stream of dimension n; `range_of(i)`
   /// is the range of part i. The stream is sparse if no part is dense and the parts together have at most `limit`
   /// entries. Otherwise the stream is dense, and an index without an entry gets the value `absent`.
