@@ -203,7 +203,7 @@ class strided {
   /// Visits the dimensions in the order of the sizes of their strides.
   void check_addresses() const {
     std::array<bool, kernel::max_dimensions> seen{};
-    std::uint64_t span = 0, before = 0, after = 0; // distances of the first value and the others, in values
+    std::uint64_t span = 0, below = 0, above = 0; // distances of the first value and the others, in values
     for (std::size_t visited = 0; visited < rank(); ++visited) {
       std::size_t next = rank();
       for (std::size_t d = 0; d < rank(); ++d)
@@ -220,10 +220,10 @@ class strided {
       if (__builtin_mul_overflow(magnitude(next), extent(next) - 1, &reach) || reach > most || span + reach > most)
         raise_too_large();
       span += reach;
-      (stride(next) < 0 ? before : after) += reach;
+      (stride(next) < 0 ? below : above) += reach;
     }
     const auto address = reinterpret_cast<std::uintptr_t>(base_);
-    if (before * sizeof(T) > address || after > (UINTPTR_MAX - address) / sizeof(T)) raise_too_large();
+    if (below * sizeof(T) > address || above > (UINTPTR_MAX - address) / sizeof(T)) raise_too_large();
   }
   [[nodiscard]] std::uint64_t magnitude(std::size_t d) const noexcept {
     return stride(d) < 0 ? std::uint64_t{0} - static_cast<std::uint64_t>(stride(d))

@@ -29,6 +29,8 @@ from public_headers import ROOT, tree
 # The notation of all comments (docs/glossary.md), and names that say all: the rank that calls, the operation, the
 # function that is called, the memory from which results are allocated.
 USUAL = {"n", "k", "ranks", "net", "op", "f", "args", "other", "memory"}
+# What a selector gets, which selector/selector.hpp explains, and the model of the network that every cost gets.
+USUAL |= {"work", "prepare", "network"}
 # Arguments of the coroutines of schedules, which collective/algorithm.hpp explains.
 PROTOCOL = {"x", "mine", "over", "store", "residual", "root", "absent"}
 

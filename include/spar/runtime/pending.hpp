@@ -66,7 +66,7 @@ class [[nodiscard]] pending_call {
   }
 
   /// Makes progress without blocking, and returns whether the call has ended. Errors of the call appear in `wait()`;
-  /// `done` itself throws what `communicator_rank::progress` throws.
+  /// `done` itself throws what `communicator_rank::progress` throws, and `invalid_argument` for a moved-from handle.
   [[nodiscard]] bool done() {
     if (handle_.net == nullptr) return left_over().done();
     const detail::rank_lock lock(net().node().shared());
@@ -81,20 +81,22 @@ class [[nodiscard]] pending_call {
     return work_.result();
   }
   /// Cancels the call if the call has not ended. One rank alone cannot withdraw from a collective. Therefore `cancel`
-  /// aborts the communicator: all calls in flight, on all ranks, end in `peer_failed`.
+  /// aborts the communicator: all calls in flight, on all ranks, end in `peer_failed`. Throws `invalid_argument`
+  /// for a moved-from handle.
   void cancel() {
     if (handle_.net == nullptr) return static_cast<void>(left_over());
     const detail::rank_lock lock(net().node().shared());
     if (!work_.done()) detail::abort_and_unwind(net(), "a call was cancelled");
   }
   /// Messages, bytes and seconds of this call. The numbers are complete once the call has ended, and not available any
-  /// more, but 0, once the communicator is destroyed.
+  /// more, but 0, once the communicator is destroyed. Throws `invalid_argument` for a moved-from handle.
   [[nodiscard]] const spar::statistics& statistics() const {
     if (handle_.call == nullptr) (void)left_over();
     return handle_.call->cost;
   }
 
-  /// For `co_await`. Throws `error` if the communicator has a progress thread.
+  /// For `co_await`. Throws `error` if the communicator has a progress thread, and `invalid_argument` for a moved-from
+  /// handle.
   [[nodiscard]] bool await_ready() const {
     if (handle_.net == nullptr) return left_over().done();
     if (net().node().shared() != nullptr) {

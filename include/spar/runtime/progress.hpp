@@ -17,7 +17,8 @@ namespace spar {
 /// Makes an awaited operation fail if its peer has left without taking part in it, and with `timeout` if its deadline
 /// has expired at the time `now`. Sends each peer a description of this rank's call after 1, 2, 4, ... seconds of
 /// waiting for the peer, so that the peer can detect a mismatch. Returns the time of the next check. Times are in
-/// seconds.
+/// seconds. The operation of a peer that has left gets `peer_failed`, or `corrupt_message` if the peer's description of
+/// its call is malformed.
 template <transport Net>
 double poll_waits(Net& net, double now) {
   if (net.node().leavers().any()) detail::fail_wait_for_leaver(net, now);
@@ -43,7 +44,8 @@ template <transport Net>
 
 /// Handles the control message `note` of any purpose. Throws `corrupt_message` if `note` is invalid, `mismatch` if
 /// `note` describes a call of a peer that differs from this rank's call, `invalid_argument` if `note` names a
-/// collective and 2048 names are in use, and std::bad_alloc. The transport must then call `on_progress_error`.
+/// collective and 2048 names are in use, `peer_failed` if another rank has failed, and std::bad_alloc. The transport
+/// must then call `on_progress_error`.
 template <transport Net>
 [[gnu::cold]] void on_control_message(Net& net, const control_message& note) {
   endpoint& node = net.node();

@@ -46,7 +46,7 @@ struct gaussian {
     detail::amount_option(f, k, density);
   }
 
-  /// Moves entries from `x`, whose values are not rows, to a stream with memory of `memory`. Throws `invalid_argument`
+  /// Moves entries from `x`, whose values are not rows, to a stream. Throws `invalid_argument`
   /// like `validate`.
   template <index_type Index, kernel::ranked T, class Prepare>
     requires(!is_row<T>)

@@ -83,8 +83,8 @@ constexpr bool expect_selector() {
 
 } // namespace detail
 
-/// Calls the selector `by` on values in host memory, outside of collectives. Returns the selected entries, with memory
-/// of `memory`. Throws what the selector throws.
+/// Calls the selector `by` with the state `now` on the values `x` in host memory, outside of collectives. Returns the
+/// selected entries, with memory of `memory`. Throws what the selector throws.
 template <index_type Index = std::uint32_t, class Selector, element T, class State = state_of<Selector>>
 sparse_stream<T, Index> select(const Selector& by, std::span<T> x, pool& memory, State&& now = {}) {
   if constexpr (detail::expect_selector<Selector, T, Index, host_work>()) {

@@ -115,8 +115,8 @@ struct coo {
   [[nodiscard]] static payload lend(coo_span<T, Index> entries) noexcept {
     return {wire_format::sparse, entries.size(), {std::as_bytes(entries.indices), std::as_bytes(entries.values)}};
   }
-  /// Returns a view of the entries in the message `in`, whose indices are not checked. Throws `corrupt_message` if the
-  /// message is malformed.
+  /// Returns a view of the entries in the message `in`, whose indices should lie in `range` and are not checked. Throws
+  /// `corrupt_message` if the message is malformed.
   template <element T, index_type Index>
   [[nodiscard]] static stream_view<T, Index> borrow(const message_buffer& in, index_range range) {
     return spar::decode_unchecked<T, Index>(in, range);

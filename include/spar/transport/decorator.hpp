@@ -36,6 +36,7 @@ class decorated_port {
   void share() const {
     inner_->share();
   }
+  /// Sleeps until `time` as the inner transport does.
   template <sleeping_transport N = Net>
   void sleep_until(double time) {
     inner_->sleep_until(time);

@@ -66,7 +66,7 @@ class host_work {
   static void copy(std::byte* to, std::span<const std::byte> from) {
     kernel::detail::copy(to, from.data(), from.size());
   }
-  /// Copies values.
+  /// Copies values of `from`.
   template <element T>
   static void copy(T* to, std::span<const T> from) {
     copy(reinterpret_cast<std::byte*>(to), std::as_bytes(from));
@@ -127,7 +127,8 @@ class host_work {
 
   // Sums of streams (see storage/merge.hpp).
 
-  /// Returns `op` applied to two streams.
+  /// Returns `op` applied to the streams `left` and `right`, whose indices lie in `range`. The result turns dense if it
+  /// has more than `limit` entries.
   template <element T, index_type Index, reduction<T> Op>
   [[nodiscard]] answer<sparse_stream<T, Index>> merge(const stream_view<T, Index>& left,
                                                       const stream_view<T, Index>& right, index_range range,
@@ -163,13 +164,14 @@ class host_work {
 
   // Divisions of a stream.
 
-  /// Returns the slices of `whole` that belong to the `ranks` owners of its indices.
+  /// Returns the slices of `whole` that belong to the owners of its indices by `owner`.
   template <element T, index_type Index, class Ownership>
   static answer<owners_slices<T, Index, Ownership>> slices(const stream_view<T, Index>& whole, const Ownership& owner,
                                                            rank_t) {
     return ready(owners_slices<T, Index, Ownership>(whole, owner));
   }
   /// Keeps the `k` entries of largest magnitude in `s`, and returns all other entries (see `spar::keep_largest`).
+  /// Writes the smallest magnitude that is kept to `least` unless it is null.
   template <kernel::ranked T, index_type Index>
   [[nodiscard]] answer<sparse_stream<T, Index>> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k,
                                                              kernel::magnitude<T>* least = nullptr) const {
@@ -223,7 +225,8 @@ class host_work {
     spar::check_indices(indices, range);
     return {};
   }
-  /// The same for the streams of one message (see `spar::check_parts`).
+  /// The same for the `indices` of the streams of one message, which have the `ends` and lie in the ranges `range_of`
+  /// (see `spar::check_parts`).
   template <index_type Index, class RangeOf>
   static answer<> check_parts(std::span<const Index> indices, std::span<const std::uint64_t> ends,
                               const RangeOf& range_of) {
@@ -259,14 +262,14 @@ class host_work {
     codec.encode(x, out, at);
     return ready(true);
   }
-  /// Decodes `in` to `out`.
+  /// Decodes `in` by `codec` to `out`.
   template <class Codec, element T>
   static void decode(const Codec& codec, std::span<const std::byte> in, std::span<T> out) {
     codec.decode(in, out);
   }
 
-  /// Replaces each value of `inout` by op(decoded, value), where `in` is decoded, in one pass. Returns false, and does
-  /// nothing, if there is no such pass.
+  /// Replaces each value of `inout` by op(decoded, value), where `in` is decoded by `codec`, in one pass. Returns
+  /// false, and does nothing, if there is no such pass.
   template <class Codec, element T, reduction<T> Op>
   static constexpr bool reduce_left(const Codec& codec, std::span<const std::byte> in, std::span<T> inout, Op) {
     constexpr bool adds = std::is_same_v<Op, sum> && requires { codec.decode_and_add(in, inout); };
@@ -276,7 +279,7 @@ class host_work {
 
   // Selections (see selector/selector.hpp), which up to `threads` threads of the processor share.
 
-  /// Calls `prepare` for all `n` values.
+  /// Calls `prepare` for all `n` values, on up to `threads` threads.
   template <class Prepare>
   static void prepare_all(const Prepare& prepare, std::size_t n, int threads) {
     static_assert(std::is_nothrow_invocable_v<const Prepare&, std::size_t, std::size_t>);
@@ -287,7 +290,7 @@ class host_work {
   }
   /// Moves the nonzero values of `x` whose magnitude is at least `threshold` to a stream, after `prepare` has computed
   /// them. If there are more than `room`, moves some of them. Writes the number of these values to `reached` unless it
-  /// is null: a number above `room` if there are more.
+  /// is null: a number above `room` if there are more. Uses up to `threads` threads.
   template <index_type Index, kernel::ranked T, class Prepare>
   answer<sparse_stream<T, Index>> take_at_least(std::span<T> x, kernel::magnitude<T> threshold, std::uint64_t room,
                                                 const Prepare& prepare, int threads = 1,
@@ -308,10 +311,10 @@ class host_work {
       return mine;
     });
   }
-  /// Moves the `k` values of largest magnitude, or all nonzeros if there are fewer than k, to a stream. Among equal
-  /// magnitudes, moves those with the lowest indices. Writes the k-th largest magnitude to `least` unless it is null.
-  /// The stream takes as much memory as one of max(k, room) entries, whatever the values are. Calls that also use
-  /// `take_at_least` then take the same memory each time.
+  /// Moves the `k` values of `x` of largest magnitude, on up to `threads` threads, or all nonzeros if there are fewer
+  /// than k, to a stream. Among equal magnitudes, moves those with the lowest indices. Writes the k-th largest
+  /// magnitude to `least` unless it is null. The stream takes as much memory as one of max(k, room) entries, whatever
+  /// the values are. Calls that also use `take_at_least` then take the same memory each time.
   template <index_type Index, kernel::ranked T>
   answer<sparse_stream<T, Index>> take_largest(std::span<T> x, std::uint64_t k, int threads = 1,
                                                kernel::magnitude<T>* least = nullptr, std::uint64_t room = 0) const {

@@ -16,9 +16,10 @@ namespace spar {
 template <element T, index_type Index, class Ownership>
 class owners_slices {
  public:
-  /// Slices that are found when they are asked for.
+  /// Slices of `whole` by the ownership `owner` that are found when they are asked for.
   owners_slices(const stream_view<T, Index>& whole, const Ownership& owner) : whole_(whole), owner_(owner) {}
-  /// Slices of a sparse stream: that of the rank r has the entries from cuts[r] to cuts[r + 1] - 1.
+  /// Slices of the sparse stream `whole` by the ownership `owner`: that of the rank r has the entries from cuts[r] to
+  /// cuts[r + 1] - 1.
   owners_slices(const stream_view<T, Index>& whole, const Ownership& owner, buffer<std::uint64_t> cuts)
       : whole_(whole), owner_(owner), cuts_(std::move(cuts)) {}
 

@@ -37,7 +37,7 @@ enum class index_check : bool {
   later ///< if the workspace `checks_later`, the caller passes the stream to `merge_many` or `check_indices` first
 };
 
-/// Returns the whole vector as a dense stream, with the neutral element of `op` at every index without an entry.
+/// Returns the whole vector of `v` as a dense stream, with the neutral element of `op` at every index without an entry.
 template <transport Net, element T, index_type Index, reduction<T> Op>
 sparse_stream<T, Index> to_dense(channel<Net> net, const stream_view<T, Index>& v, Op op) {
   auto out = sparse_stream<T, Index>::dense(net.work().memory(), v.dimension(), 0, v.dimension());
@@ -61,7 +61,7 @@ task<void> end_at_once(channel<Net> net) {
 
 } // namespace detail
 
-/// Returns an answer that needs no work.
+/// Returns `result` as an answer that needs no work.
 template <transport Net, class T>
 answer<Net, T> answered(channel<Net> net, T result) {
   if constexpr (std::is_same_v<answer<Net, T>, ready<T>>)
@@ -96,14 +96,14 @@ auto after(channel<Net>, ready<T> first, F f) {
       return ready<result>::from([&] { return f(first.await_resume()); });
   }
 }
-/// The same for an answer that may have to be awaited.
+/// The same for an answer `first` that may have to be awaited.
 template <transport Net, class T, class F>
 task<std::invoke_result_t<F&, T>> after(channel<Net> net, task<T> first, F f) {
   (void)net; // a parameter only because its scheduler resumes this coroutine
   T result = co_await std::move(first);
   co_return f(std::move(result));
 }
-/// The same for an answer without a result.
+/// The same for an answer `first` without a result.
 template <transport Net, class F>
 task<std::invoke_result_t<F&>> after(channel<Net> net, task<void> first, F f) {
   (void)net;

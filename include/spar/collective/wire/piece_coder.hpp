@@ -49,7 +49,7 @@ class piece_coder : public block_coder<Net, Codec> {
   /// Like `block_coder::message`, for `values` of one message, whose bytes are in `room`. If the codec refuses a piece
   /// of several, the message has plain values: those of the other pieces are rounded as if they had been encoded, and
   /// the rounding errors are added to `residual`, unless it is empty. For `first` and `step`, see
-  /// `block_coder::encode`.
+  /// `block_coder::encode`. For errors, see \ref call_errors.
   template <element T>
   answer<Net, payload> message(std::span<const T> values, std::uint64_t first, std::uint64_t step,
                                buffer<std::byte>& room, [[maybe_unused]] residual_view<T> residual) const {
