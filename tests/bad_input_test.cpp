@@ -521,8 +521,7 @@ struct with_options {
 
   template <class T, class Op>
   void validate(std::uint64_t, spar::rank_t, const Op&) const noexcept {}
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     f("k", k), f("share", share), f("mode", std::string_view("fast")), f("select", select);
   }
   template <spar::transport Net>

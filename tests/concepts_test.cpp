@@ -446,8 +446,7 @@ enum class slip { none, no_slot, slot_of_another_type, no_name, name_of_another_
 
 template <bool Has>
 struct options_if {
-  template <class F>
-  void options(F&&) const {}
+  void options(auto&&) const {}
 };
 template <>
 struct options_if<false> {};

@@ -23,10 +23,7 @@ struct at_least {
   void validate(std::uint64_t) const {
     if (!(threshold >= 0)) spar::raise<spar::invalid_argument>({"threshold is ", threshold, ", expected 0 or more"});
   }
-  template <class F>
-  void options(F&& f) const {
-    f("threshold", threshold);
-  }
+  void options(auto&& f) const { f("threshold", threshold); }
 
   template <class Index, class Work, class Prepare>
   auto operator()(Work& work, std::span<float> x, spar::no_state&, const Prepare& prepare) const {
@@ -39,8 +36,7 @@ struct truncated {
   static constexpr spar::slot fills = spar::slot::storage;
   static constexpr std::string_view name = "truncated";
 
-  template <class F>
-  void options(F&&) const {} // none
+  void options(auto&&) const {} // none
 
   template <class T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
@@ -73,8 +69,7 @@ struct there_and_back {
   template <class Selector, class Storage, class Topology>
   static spar::nothing_against accepts();
   void validate(std::uint64_t) const {} // nothing to check
-  template <class F>
-  void options(F&&) const {} // none
+  void options(auto&&) const {}         // none
 
   template <spar::transport Net, class T, class Index, class Op, class Storage>
   spar::task<spar::sparse_stream<T, Index>> operator()(spar::channel<Net> net, spar::stream_view<T, Index> mine, Op op,

@@ -54,10 +54,7 @@ struct packing {
   static constexpr std::string_view name = Algorithm::name;
   Algorithm algorithm;
 
-  template <class F>
-  void options(F&& f) const {
-    algorithm.options(f);
-  }
+  void options(auto&& f) const { algorithm.options(f); }
 
   template <transport Net, class T, class... Rest>
   auto operator()(channel<Net> net, strided<T> x, Rest... rest) const& {

@@ -86,13 +86,13 @@ INTERNAL = """
 STANDARD = [line.strip().split(" ## ") for line in r"""
     slot fills = ## The slot of a composition that this part fills.
     string_view name = ## The name in errors and reports, equal on all ranks.
-    void options\(F&& ?f?\) ## Calls `f("name", value)` for each option that must be equal on all ranks.
+    void options\(auto&&( f)?\) ## Calls `f("name", value)` for each option that must be equal on all ranks.
     void validate\( ## Throws `invalid_argument` if the options do not fit a call with these arguments.
     \baccepts\(\) ## `nothing_against` if this schedule composes with these parts, else `because<...>` with the reason.
     topk_bounds bounds\( ## How many entries the selector selects from a vector of this length.
     friend (constexpr )?bool operator== ## Whether all members are equal.
-    void shared_state\(F&& ## Calls `f(member)` for each member that is equal on all ranks.
-    void own_state\(F&& ## Calls `f(member)` for each member that may differ between ranks.
+    void shared_state\(auto&& ## Calls `f(member)` for each member that is equal on all ranks.
+    void own_state\(auto&& ## Calls `f(member)` for each member that may differ between ranks.
     \bencoded_bytes\(std::size_t ## The size of the encoding of `count` values, in bytes.
     \bcan_encode\(std::span ## Whether the codec can encode these `values`; others are sent without encoding.
     void encode\(std::span ## Encodes `values` at `position` to `out`. Throws `invalid_argument` if `out` is too short.

@@ -5,8 +5,7 @@
 struct mine {
   static constexpr std::string_view name = "mine";
   static constexpr spar::slot fills = spar::slot::schedule;
-  template <class F>
-  static void options(F&&) {}
+  static void options(auto&&) {}
 #ifdef POSITIVE_CONTROL
   template <class Selector, class Storage, class Topology>
   static spar::nothing_against accepts();

@@ -6,8 +6,7 @@ struct halves {
   static constexpr spar::slot fills = spar::slot::storage;
   static constexpr std::string_view name = "halves";
 #ifdef POSITIVE_CONTROL
-  template <class F>
-  void options(F&&) const {}
+  void options(auto&&) const {}
 #endif
   template <spar::element T>
   std::size_t encoded_bytes(std::size_t count) const {

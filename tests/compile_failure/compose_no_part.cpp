@@ -4,8 +4,7 @@
 
 struct mine {
   static constexpr std::string_view name = "mine";
-  template <class F>
-  static void options(F&&) {}
+  static void options(auto&&) {}
 #ifdef POSITIVE_CONTROL
   static constexpr spar::slot fills = spar::slot::selector;
 #endif

@@ -8,8 +8,7 @@ struct mine {
   static constexpr std::string_view name = "mine";
   static constexpr spar::slot fills = spar::slot::schedule;
   static void validate(std::uint64_t) {}
-  template <class F>
-  static void options(F&&) {}
+  static void options(auto&&) {}
   template <class Selector, class Storage, class Topology>
   static spar::nothing_against accepts();
 };

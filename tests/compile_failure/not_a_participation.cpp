@@ -6,8 +6,7 @@
 struct mine {
   static constexpr std::string_view name = "mine";
   static constexpr void validate(spar::rank_t) noexcept {}
-  template <class F>
-  void options(F&&) const {}
+  void options(auto&&) const {}
 #ifdef POSITIVE_CONTROL
   [[nodiscard]] static constexpr bool initiates(spar::rank_t rank, std::uint64_t, spar::rank_t) noexcept {
     return rank == 0;

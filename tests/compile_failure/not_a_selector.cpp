@@ -13,8 +13,7 @@ struct writes_to {
   static constexpr std::string_view name = "writes_to";
   static constexpr spar::slot fills = spar::slot::selector;
   static void validate(std::uint64_t) {}
-  template <class F>
-  void options(F&&) const {}
+  void options(auto&&) const {}
   template <class T, class Index>
   void operator()(std::span<T>, spar::sparse_stream<T, Index>&) const {}
 };

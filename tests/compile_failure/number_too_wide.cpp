@@ -9,10 +9,7 @@ struct mine : spar::algorithm_defaults {
 #else
   long double share = 0.5L;
 #endif
-  template <class F>
-  void options(F&& f) const {
-    f("share", share);
-  }
+  void options(auto&& f) const { f("share", share); }
   template <spar::transport Net, class T, class Op>
   spar::task<void> operator()(spar::channel<Net>, std::span<T>, Op) const& {
     co_return;

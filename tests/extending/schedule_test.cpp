@@ -25,8 +25,7 @@ struct star {
   template <class Selector, class Storage, class Topology>
   static spar::nothing_against accepts();
   void validate(std::uint64_t) const {}
-  template <class F>
-  void options(F&&) const {} // no options
+  void options(auto&&) const {} // no options
 
   /// If `residual` is not empty, adds to it what the storage loses when this rank encodes.
   template <spar::transport Net, class T, class Index, class Op, class Storage>

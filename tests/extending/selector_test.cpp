@@ -26,21 +26,16 @@ struct in_turn {
   struct state {
     std::uint64_t next = 0;
 
-    template <class F>
-    void shared_state(F&& f) { // state that is equal on all ranks
+    void shared_state(auto&& f) { // state that is equal on all ranks
       f(next);
     }
-    template <class F>
-    void own_state(F&&) {} // state that differs between ranks: none
+    void own_state(auto&&) {} // state that differs between ranks: none
   };
 
   void validate(std::uint64_t n) const {
     if (k > n) spar::raise<spar::invalid_argument>({"in_turn selects ", k, " entries of ", n});
   }
-  template <class F>
-  void options(F&& f) const {
-    f("k", k);
-  }
+  void options(auto&& f) const { f("k", k); }
   spar::selector::topk_bounds bounds(std::uint64_t) const { return {.least = k, .k = k, .most = k}; }
 
   template <class Index, class T, class Prepare>

@@ -23,10 +23,7 @@ struct fixed_point {
 
   double step = 0x1p-6;
 
-  template <class F>
-  void options(F&& f) const {
-    f("step", step);
-  }
+  void options(auto&& f) const { f("step", step); }
   template <spar::element T>
     requires spar::is_floating<T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
@@ -68,8 +65,7 @@ struct narrow {
     return bytes;
   }
 
-  template <class F>
-  void options(F&&) const {} // no options
+  void options(auto&&) const {} // no options
   template <spar::element T, spar::index_type Index>
   [[nodiscard]] double entry_bits(std::uint64_t n, std::uint64_t) const {
     return 8.0 * static_cast<double>(sizeof(T) + width(n));

@@ -39,8 +39,7 @@ class in_given_order {
     if (places_->ranks.size() == static_cast<std::size_t>(ranks)) return;
     spar::raise<spar::invalid_argument>({"an order of ", places_->ranks.size(), " ranks is used with ", ranks});
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     for (const spar::rank_t r : places_->ranks) f("rank", static_cast<std::uint64_t>(r));
   }
   [[nodiscard]] spar::rank_order order() const { return {places_->ranks.data(), places_->numbers.data()}; }

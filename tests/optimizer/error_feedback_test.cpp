@@ -348,19 +348,12 @@ struct with_numbers {
     int difference = 0;
     float floor = 0;
 
-    template <class F>
-    void shared_state(F&& f) {
-      f(share), f(difference);
-    }
-    template <class F>
-    void own_state(F&& f) {
-      f(floor);
-    }
+    void shared_state(auto&& f) { f(share), f(difference); }
+    void own_state(auto&& f) { f(floor); }
   };
 
   static void validate(std::uint64_t) {}
-  template <class F>
-  void options(F&&) const {}
+  void options(auto&&) const {}
   template <class Index, class Work, class T, class Prepare>
   auto operator()(Work& work, std::span<T> x, state& now, const Prepare& prepare) const {
     now = {share, -3, 0.5F};

@@ -130,8 +130,7 @@ TEST(agreement, error_names_the_first_call_that_differed) {
 /// Sends a message that no rank receives.
 struct send_too_much {
   static constexpr std::string_view name = "send_too_much";
-  template <class F>
-  void options(F&&) const noexcept {}
+  void options(auto&&) const noexcept {}
   template <spar::transport Net>
   spar::task<void> operator()(spar::channel<Net> net) const& {
     const spar::payload nothing{};

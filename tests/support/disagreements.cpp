@@ -89,10 +89,7 @@ spar::task<void> reduce_operation(net_t& net, bool odd, rank_t, rank_t common) {
 struct capped_sum {
   static constexpr std::string_view name = "capped_sum";
   double cap = 0;
-  template <class F>
-  void options(F&& f) const {
-    f("cap", cap);
-  }
+  void options(auto&& f) const { f("cap", cap); }
   float operator()(float a, float b) const { return std::min(a + b, static_cast<float>(cap)); }
   template <class T>
   static T neutral() {

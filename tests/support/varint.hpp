@@ -63,10 +63,7 @@ struct gap_codec {
   template <class T>
   static constexpr std::size_t value_bytes = Exact ? sizeof(T) : 2;
 
-  template <class F>
-  void options(F&& f) const {
-    f("version", version);
-  }
+  void options(auto&& f) const { f("version", version); }
   template <spar::element T, spar::index_type Index>
   [[nodiscard]] static constexpr double entry_bits(std::uint64_t n, std::uint64_t count) noexcept {
     return 8.0 * static_cast<double>(value_bytes<T> + gaps::most_bytes(count == 0 ? 0 : n / count));

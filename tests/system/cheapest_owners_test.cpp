@@ -41,10 +41,7 @@ struct given {
   std::uint64_t period = 1000; // calls from one search for the threshold to the next
 
   void validate(std::uint64_t) const {}
-  template <class F>
-  void options(F&& f) const {
-    f("k", k);
-  }
+  void options(auto&& f) const { f("k", k); }
   [[nodiscard]] spar::selector::topk_bounds bounds(std::uint64_t) const {
     return spar::selector::topk_bounds::around(k, 0.1);
   }
@@ -64,10 +61,7 @@ struct call_with_state {
 
   call_with_state(const Parts& its, typename Parts::state& state, typename Parts::report& report)
       : parts(its), now(&state), last(&report) {}
-  template <class F>
-  void options(F&& f) const {
-    parts.options(f);
-  }
+  void options(auto&& f) const { parts.options(f); }
   template <class Net>
   spar::task<stream> operator()(spar::channel<Net> net, std::span<float> x, spar::sum op) const& {
     const spar::selector::nothing_to_prepare nothing;

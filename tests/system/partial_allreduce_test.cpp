@@ -31,10 +31,7 @@ static_assert(spar::participation<spar::quorum>);
 struct nobody {
   static constexpr std::string_view name = "nobody";
   static constexpr void validate(spar::rank_t) noexcept {}
-  template <class F>
-  void options(F&& f) const {
-    f("seed", 9);
-  }
+  void options(auto&& f) const { f("seed", 9); }
 };
 static_assert(!spar::participation<nobody>);
 static_assert(!spar::participation<int>);

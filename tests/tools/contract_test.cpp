@@ -163,12 +163,8 @@ struct random_k {
   struct state {
     std::uint64_t calls = 0;
 
-    template <class F>
-    void shared_state(F&& f) {
-      f(calls);
-    }
-    template <class F>
-    void own_state(F&&) {}
+    void shared_state(auto&& f) { f(calls); }
+    void own_state(auto&&) {}
   };
   std::uint64_t k = 0;
   std::uint64_t seed = 1;
@@ -176,10 +172,7 @@ struct random_k {
   void validate(std::uint64_t n) const {
     if (k > n) raise<invalid_argument>({"random_k selects ", k, " entries of ", n});
   }
-  template <class F>
-  void options(F&& f) const {
-    f("k", k), f("seed", seed);
-  }
+  void options(auto&& f) const { f("k", k), f("seed", seed); }
   [[nodiscard]] selector::topk_bounds bounds(std::uint64_t) const { return {.least = k, .k = k, .most = k}; }
   template <class Index, class T, class Prepare>
   ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, state& now,

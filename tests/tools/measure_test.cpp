@@ -111,8 +111,7 @@ struct slow_selector {
   static constexpr std::string_view name = "slow_selector";
 
   void validate(std::uint64_t) const {}
-  template <class F>
-  void options(F&&) const {}
+  void options(auto&&) const {}
   template <class Index, class Work, class Prepare>
   auto operator()(Work& work, std::span<float> x, spar::no_state& now, const Prepare& prepare) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -182,10 +181,7 @@ struct forgets {
   using state = spar::no_state;
   using report = spar::no_state;
 
-  template <class F>
-  void options(F&& f) const {
-    f("inner", inner), f("on", on);
-  }
+  void options(auto&& f) const { f("inner", inner), f("on", on); }
   template <class T>
   void validate_parts(std::uint64_t n, spar::rank_t ranks) const {
     inner.validate_parts<T>(n, ranks);

@@ -72,10 +72,7 @@ class any_allreduce {
   void validate_values(std::uint64_t n, spar::rank_t ranks, const Op&) const {
     validate_values_(object_, n, ranks);
   }
-  template <class F>
-  void options(F&& f) const {
-    f("system", std::string_view(*system_)), f("options", digest_);
-  }
+  void options(auto&& f) const { f("system", std::string_view(*system_)), f("options", digest_); }
   spar::task<void> operator()(channel net, std::span<T> x, spar::sum op) const& { return values_(object_, net, x, op); }
   spar::task<stream> operator()(channel net, stream_view mine, spar::sum op) const& {
     return streams_(object_, net, mine, op);
@@ -176,14 +173,8 @@ class any_selecting {
   struct state {
     any_object object;
 
-    template <class F>
-    void shared_state(F&& f) {
-      object.visit(true, std::ref(f));
-    }
-    template <class F>
-    void own_state(F&& f) {
-      object.visit(false, std::ref(f));
-    }
+    void shared_state(auto&& f) { object.visit(true, std::ref(f)); }
+    void own_state(auto&& f) { object.visit(false, std::ref(f)); }
   };
   struct report {
     any_object object;
@@ -241,10 +232,7 @@ class any_selecting {
   void validate_parts(std::uint64_t n, spar::rank_t ranks) const {
     validate_(object_, n, ranks);
   }
-  template <class F>
-  void options(F&& f) const {
-    f("system", std::string_view(*system_)), f("options", digest_);
-  }
+  void options(auto&& f) const { f("system", std::string_view(*system_)), f("options", digest_); }
   template <spar::index_type I, class Prepare>
     requires std::same_as<I, Index>
   spar::task<spar::selected_sum<T, Index>> reduce(channel net, state* now, report* last, std::span<T> x, spar::sum op,

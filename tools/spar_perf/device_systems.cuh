@@ -86,14 +86,8 @@ class any_composition {
     spar::state_of<Selector> select{};
     any_object by;
 
-    template <class F>
-    void shared_state(F&& f) {
-      select.shared_state(f), by.visit(true, std::ref(f));
-    }
-    template <class F>
-    void own_state(F&& f) {
-      select.own_state(f), by.visit(false, std::ref(f));
-    }
+    void shared_state(auto&& f) { select.shared_state(f), by.visit(true, std::ref(f)); }
+    void own_state(auto&& f) { select.own_state(f), by.visit(false, std::ref(f)); }
   };
   struct report {
     std::uint64_t selected = 0;
@@ -113,8 +107,7 @@ class any_composition {
     else
       std::get<by_entries>(by_).template validate_parts<T>(n, ranks);
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     f("select", select);
     std::visit([&](const auto& by) { by.options(f); }, by_);
   }

@@ -62,10 +62,7 @@ struct p2p_compressed_ring {
 
   /// The largest number of successive encodings of a value on its way to the result, on `ranks` ranks.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return 2 * (ranks - 1); }
-  template <class F>
-  void options(F&& f) const {
-    f("codec", codec);
-  }
+  void options(auto&& f) const { f("codec", codec); }
   /// Throws `invalid_argument` if the codec's options are invalid.
   template <element T, class Op>
   void validate(std::uint64_t, rank_t, const Op&) const {
@@ -111,10 +108,7 @@ struct p2p_compressed_doubling {
 
   /// The largest number of successive encodings of a value on its way to the result, on `ranks` ranks.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return folded_ranks(0, ranks).hops(); }
-  template <class F>
-  void options(F&& f) const {
-    f("codec", codec);
-  }
+  void options(auto&& f) const { f("codec", codec); }
   /// Throws `invalid_argument` if the codec's options are invalid.
   template <element T, class Op>
   void validate(std::uint64_t, rank_t, const Op&) const {

@@ -31,10 +31,7 @@ struct solo_or_majority {
   spar::majority drawn{};
 
   static constexpr void validate(spar::rank_t) noexcept {}
-  template <class F>
-  void options(F&& f) const {
-    f("solo", std::uint64_t{solo}), f("drawn", drawn);
-  }
+  void options(auto&& f) const { f("solo", std::uint64_t{solo}), f("drawn", drawn); }
   [[nodiscard]] bool initiates(spar::rank_t rank, std::uint64_t round, spar::rank_t ranks) const noexcept {
     return solo || drawn.initiates(rank, round, ranks);
   }

@@ -33,8 +33,7 @@ struct algorithm_defaults {
   void validate(std::uint64_t, rank_t, const Op&) const noexcept {}
   /// Calls `f(name, value)` for each option that must be equal on all ranks; the error `mismatch` prints these options
   /// if they differ. This default has no options.
-  template <class F>
-  void options(F&&) const noexcept {}
+  void options(auto&&) const noexcept {}
 };
 
 /// Values with gaps between them, which collectives pack: a `strided` (spar/strided.hpp). Rejects all containers and

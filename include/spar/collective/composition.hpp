@@ -115,14 +115,8 @@ struct composition {
     [[no_unique_address]] state_of<Selector> select{}; ///< the state of the selector
     [[no_unique_address]] state_of<Schedule> by{};     ///< the state of the schedule
 
-    template <class F>
-    void shared_state(F&& f) {
-      select.shared_state(f), by.shared_state(f);
-    }
-    template <class F>
-    void own_state(F&& f) {
-      select.own_state(f), by.own_state(f);
-    }
+    void shared_state(auto&& f) { select.shared_state(f), by.shared_state(f); }
+    void own_state(auto&& f) { select.own_state(f), by.own_state(f); }
   };
   /// Statistics of the last call on this rank.
   struct report {
@@ -132,10 +126,7 @@ struct composition {
     [[no_unique_address]] report_of<Schedule> by{}; ///< what the schedule reports
   };
 
-  template <class F>
-  void options(F&& f) const {
-    f("select", select), f("store", store), f("over", over), f("by", by);
-  }
+  void options(auto&& f) const { f("select", select), f("store", store), f("over", over), f("by", by); }
   /// Throws `invalid_argument` if an option of one of the four parts is invalid for n values on `ranks` ranks. Error
   /// feedback calls this function and not `validate`, because error feedback checks the operation and the index range
   /// itself.

@@ -40,10 +40,7 @@ struct finalized {
   static constexpr std::string_view name = Algorithm::name;
   Algorithm algorithm;
 
-  template <class F>
-  void options(F&& f) const {
-    algorithm.options(f);
-  }
+  void options(auto&& f) const { algorithm.options(f); }
 
   template <transport Net, element T, index_type Index, class Op>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op) const& {

@@ -52,8 +52,7 @@ class feedback_core {
   }
   /// Calls `f(name, value)` for each option that must be equal on all ranks, and for a digest of the part of the state
   /// that must be equal on all ranks.
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     algorithm_.options(f);
     f("digest_of_state", shared_state_);
   }
@@ -148,10 +147,7 @@ class feedback_core {
 
     out_of_place(feedback_core& on, under_way its_call) noexcept : reducer(&on), call(std::move(its_call)) {}
 
-    template <class F>
-    void options(F&& f) const {
-      reducer->options(f);
-    }
+    void options(auto&& f) const { reducer->options(f); }
     template <element U, class Op>
     void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
       reducer->template validate<U>(n, ranks, op);

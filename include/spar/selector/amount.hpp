@@ -38,8 +38,7 @@ namespace detail {
 constexpr std::uint64_t compared_k(std::uint64_t k) noexcept { return k == unset ? 0 : k; }
 
 /// Calls `f` with the option that is set, k or the density.
-template <class F>
-constexpr void amount_option(F&& f, std::uint64_t k, double density) {
+constexpr void amount_option(auto&& f, std::uint64_t k, double density) {
   if (density == 0)
     f("k", compared_k(k));
   else

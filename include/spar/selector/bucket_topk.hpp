@@ -40,10 +40,7 @@ struct bucket_topk {
   }
 
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
-  template <class F>
-  void options(F&& f) const {
-    f("k", detail::compared_k(k)), f("bucket", bucket);
-  }
+  void options(auto&& f) const { f("k", detail::compared_k(k)), f("bucket", bucket); }
 
   template <index_type Index, kernel::ranked T, class Prepare>
   ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, no_state&,

@@ -16,8 +16,7 @@ struct everything {
   static constexpr std::string_view name = "everything";
 
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  void options(F&&) const noexcept {}
+  void options(auto&&) const noexcept {}
 };
 
 } // namespace spar::selector

@@ -36,10 +36,7 @@ struct exact_topk {
   }
 
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
-  template <class F>
-  void options(F&& f) const {
-    detail::amount_option(f, k, density);
-  }
+  void options(auto&& f) const { detail::amount_option(f, k, density); }
 
   template <index_type Index, class Work, kernel::ranked T, class Prepare>
   auto operator()(Work& work, std::span<T> x, no_state&, const Prepare& prepare) const ->

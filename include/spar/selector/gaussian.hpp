@@ -41,10 +41,7 @@ struct gaussian {
   }
 
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
-  template <class F>
-  void options(F&& f) const {
-    detail::amount_option(f, k, density);
-  }
+  void options(auto&& f) const { detail::amount_option(f, k, density); }
 
   /// Moves entries from `x`, whose values are not rows, to a stream. Throws `invalid_argument`
   /// like `validate`.

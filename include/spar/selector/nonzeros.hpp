@@ -19,8 +19,7 @@ struct nonzeros {
   static constexpr std::string_view name = "nonzeros";
 
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  void options(F&&) const noexcept {}
+  void options(auto&&) const noexcept {}
 
   template <index_type Index, element T, class Prepare>
   ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, no_state&,

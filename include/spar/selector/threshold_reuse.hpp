@@ -45,13 +45,9 @@ struct threshold_reuse {
     std::uint64_t calls = 0;     ///< calls that used `threshold`, including the call that found it; 0: no threshold yet
     bool operator==(const state&) const = default; ///< whether both states are equal
 
-    template <class F>
-    void shared_state(F&&) const noexcept {}
+    void shared_state(auto&&) const noexcept {}
     /// Calls `f` with each number of the state that may differ between ranks.
-    template <class F>
-    void own_state(F&& f) {
-      f(threshold), f(calls);
-    }
+    void own_state(auto&& f) { f(threshold), f(calls); }
   };
 
   void validate(std::uint64_t n) const {
@@ -70,10 +66,7 @@ struct threshold_reuse {
   }
 
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
-  template <class F>
-  void options(F&& f) const {
-    detail::amount_option(f, k, density), f("period", period), f("epsilon", epsilon);
-  }
+  void options(auto&& f) const { detail::amount_option(f, k, density), f("period", period), f("epsilon", epsilon); }
 
   /// Selects entries from `x`, and replaces `now` by the state for the next call. Calls `prepare(begin, end)` once for
   /// each block of values before the selector reads the block, so a caller that computes the values in `prepare` needs

@@ -186,10 +186,7 @@ struct qsgd {
     detail::check_room<T>(*this, out.size(), in.size());
     kernel::qsgd_codec<Bits>::decode(in.data(), out.size(), bucket, out.data());
   }
-  template <class F>
-  void options(F&& f) const {
-    f("bucket", bucket), f("seed", seed);
-  }
+  void options(auto&& f) const { f("bucket", bucket), f("seed", seed); }
   /// The distance of two levels, and the rounding of the decoded value to T.
   template <element T>
   [[nodiscard]] static constexpr double relative_error() noexcept {
@@ -216,8 +213,7 @@ struct dense {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "dense";
 
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
 
   template <element T>
   [[nodiscard]] static constexpr std::size_t encoded_bytes(std::size_t count) noexcept {
@@ -255,8 +251,7 @@ struct short_float {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = std::same_as<Code, kernel::half_code> ? "half" : "bfloat16";
 
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
 
   template <element T>
     requires is_floating<T>

@@ -37,10 +37,7 @@ struct coded {
   /// of the time.
   bool fast = false;
 
-  template <class F>
-  void options(F&& f) const {
-    f("mantissa", std::uint64_t{Mantissa}), f("fast", std::uint64_t{fast});
-  }
+  void options(auto&& f) const { f("mantissa", std::uint64_t{Mantissa}), f("fast", std::uint64_t{fast}); }
   /// The number of bits per entry that the cost model expects of `count` entries over `n` indices: the indices are
   /// uniformly distributed, and three bits of the exponents and all kept bits of the mantissas are unknown.
   template <element T, index_type Index>

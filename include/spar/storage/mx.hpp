@@ -32,8 +32,7 @@ struct mx {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = Element::name;
 
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
 
   template <element T>
     requires is_floating<T>

@@ -46,8 +46,7 @@ class named_codec {
   void decode(std::span<const std::byte> in, std::span<T> out) const {
     visit<T>([&](const auto& c) { c.decode(in, out); });
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     std::visit([&](const auto& c) { f("codec", c); }, codec_);
   }
   template <element T>

@@ -29,10 +29,7 @@ struct packed {
   /// allreduce, this holds for the sums, too.
   unsigned bits = 64;
 
-  template <class F>
-  void options(F&& f) const {
-    f("bits", bits);
-  }
+  void options(auto&& f) const { f("bits", bits); }
   /// The largest number of bytes that the encoding of `count` values may have.
   template <element T>
     requires std::integral<T> && (sizeof(T) >= 4)

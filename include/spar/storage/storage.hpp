@@ -35,10 +35,7 @@ struct then {
   [[no_unique_address]] StreamCodec streams{}; ///< the codec of sparse streams
   [[no_unique_address]] BlockCodec blocks{};   ///< the codec of dense blocks
 
-  template <class F>
-  void options(F&& f) const {
-    f("streams", streams), f("blocks", blocks);
-  }
+  void options(auto&& f) const { f("streams", streams), f("blocks", blocks); }
 };
 
 } // namespace storage

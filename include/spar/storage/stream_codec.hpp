@@ -98,8 +98,7 @@ struct coo {
   static constexpr std::string_view name = "coo";
   static constexpr bool exact = true; ///< entries keep all their bits
 
-  template <class F>
-  static void options(F&&) noexcept {}
+  static void options(auto&&) noexcept {}
   template <element T, index_type Index>
   [[nodiscard]] static constexpr double entry_bits(std::uint64_t, std::uint64_t) noexcept {
     return 8 * (sizeof(T) + sizeof(Index));

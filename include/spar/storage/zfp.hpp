@@ -120,8 +120,7 @@ struct zfp {
       kernel::decode_zfp(in.data() + begin, count, limit, out.data() + first);
     });
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == unsupported::exact});
   }
 

@@ -43,8 +43,7 @@ struct with_argument {
   {
     return argument;
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     algorithm.options(f);
     if constexpr (std::same_as<Argument, rank_t>)
       f("root", argument);

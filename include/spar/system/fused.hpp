@@ -76,10 +76,7 @@ class fused_shape {
         sizes_ += sentence("+... of ", sizes.size());
     }
   }
-  template <class F>
-  void options(F&& f) const {
-    f("tensors", std::string_view(sizes_)), f("bucket_bytes", bucket_bytes_);
-  }
+  void options(auto&& f) const { f("tensors", std::string_view(sizes_)), f("bucket_bytes", bucket_bytes_); }
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
  private:
@@ -95,8 +92,7 @@ struct fused_algorithm {
   Algorithm algorithm;
   const fused_shape* shape;
 
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     algorithm.options(f);
     shape->options(f);
   }

@@ -42,10 +42,7 @@ struct with_state {
   typename Composition::state next{};
   typename Composition::report last{};
 
-  template <class F>
-  void options(F&& f) const {
-    algorithm.options(f);
-  }
+  void options(auto&& f) const { algorithm.options(f); }
   template <element T, class Op>
   void validate(std::uint64_t n, rank_t ranks, const Op& op) const {
     algorithm.template validate<T>(n, ranks, op);

@@ -21,8 +21,7 @@ struct flat {
   static constexpr std::string_view name = "flat";
 
   static constexpr void validate(std::uint64_t, rank_t) noexcept {}
-  template <class F>
-  void options(F&&) const noexcept {}
+  void options(auto&&) const noexcept {}
   /// Each rank keeps its own number.
   [[nodiscard]] static constexpr rank_order order() noexcept { return {}; }
   /// Blocks of n indices of nearly equal size, one for each of the `ranks` ranks.

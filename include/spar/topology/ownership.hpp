@@ -93,8 +93,7 @@ struct bounded_ownership {
   }
 
   /// The lengths of the blocks are the options in which ranks must agree.
-  template <class F>
-  constexpr void options(F&& f) const {
+  constexpr void options(auto&& f) const {
     for (std::size_t b = 1; b < bounds.size(); ++b) f("length", bounds[b] - bounds[b - 1]);
   }
   /// Throws `invalid_argument` unless the bounds divide [0, n) into one block for each of `ranks` ranks.

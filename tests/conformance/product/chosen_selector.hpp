@@ -24,12 +24,10 @@ struct chosen_selector {
   struct state {
     std::tuple<spar::state_of<Selectors>...> of;
 
-    template <class F>
-    void shared_state(F&& f) {
+    void shared_state(auto&& f) {
       std::apply([&](auto&... each) { (visit_shared(each, f), ...); }, of);
     }
-    template <class F>
-    void own_state(F&& f) {
+    void own_state(auto&& f) {
       std::apply([&](auto&... each) { (visit_own(each, f), ...); }, of);
     }
 
@@ -50,8 +48,7 @@ struct chosen_selector {
   void validate(std::uint64_t n) const {
     std::visit([&](const auto& select) { select.validate(n); }, chosen);
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     std::visit([&](const auto& select) { select.options(f); }, chosen);
   }
   [[nodiscard]] spar::selector::topk_bounds bounds(std::uint64_t n) const {

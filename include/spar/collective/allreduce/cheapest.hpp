@@ -83,8 +83,7 @@ struct cheapest {
   void validate(std::uint64_t) const {
     if (pin) detail::check_network(*pin, "the network model `pin` of cheapest");
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     if (!pin) return;
     f("alpha", pin->alpha), f("beta", pin->beta);
     f("gamma_sparse", pin->gamma_sparse), f("gamma_dense", pin->gamma_dense), f("gamma_coded", pin->gamma_coded),

@@ -31,8 +31,7 @@ struct gather_and_merge {
     return detail::accepts_entries_alone<Storage>();
   }
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
 
   /// The number of encodings of a rank's entries on their way to the result.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t) noexcept { return 1; }

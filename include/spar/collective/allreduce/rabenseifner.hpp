@@ -35,8 +35,7 @@ struct rabenseifner {
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
 
   /// The largest number of successive encodings of a rank's entries on their way to the result: in a fold, in each
   /// round of the halving, and in the block of the sum.

@@ -60,10 +60,7 @@ struct recursive_doubling {
     if (parts < 1 || parts > max_lanes)
       raise<invalid_argument>({"recursive_doubling: the option parts is ", parts, "; expected 1 to ", max_lanes});
   }
-  template <class F>
-  void options(F&& f) const {
-    f("dense_from", dense_from), f("piece", piece), f("parts", parts);
-  }
+  void options(auto&& f) const { f("dense_from", dense_from), f("piece", piece), f("parts", parts); }
 
   /// The largest number of successive encodings of a rank's dense values on their way to the result, on `ranks` ranks;
   /// the error bound of the result grows with this number.

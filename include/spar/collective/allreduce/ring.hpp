@@ -179,10 +179,7 @@ struct ring {
   static nothing_against accepts();
   /// Throws `invalid_argument` if `piece` is 0.
   void validate(std::uint64_t) const { detail::check_piece(piece); }
-  template <class F>
-  void options(F&& f) const {
-    f("piece", piece);
-  }
+  void options(auto&& f) const { f("piece", piece); }
 
   /// The largest number of successive encodings of a rank's dense values on their way to the result, on `ranks` ranks;
   /// the error bound of the result grows with this number.

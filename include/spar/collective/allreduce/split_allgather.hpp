@@ -55,8 +55,7 @@ struct split_allgather {
       return nothing_against();
   }
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  static constexpr void options(F&& f) {
+  static constexpr void options(auto&& f) {
     f("second_phase", Phase == second_phase::adaptive ? std::string_view("adaptive")
                       : Phase == second_phase::sparse ? std::string_view("sparse")
                                                       : std::string_view("dense"));

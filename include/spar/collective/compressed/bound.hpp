@@ -55,10 +55,7 @@ struct bound {
   /// smallest normal number.
   double relative = 0;
 
-  template <class F>
-  void options(F&& f) const {
-    f("error", error), f("relative", relative);
-  }
+  void options(auto&& f) const { f("error", error), f("relative", relative); }
   /// Throws `invalid_argument` unless exactly one of `error` and `relative` is a positive, finite number, and it is not
   /// too small for values of T on `ranks` ranks.
   template <element T>

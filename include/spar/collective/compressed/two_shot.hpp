@@ -111,10 +111,7 @@ struct two_shot {
   }
   /// Throws `invalid_argument` if `piece` is 0.
   void validate(std::uint64_t) const { detail::check_piece(piece); }
-  template <class F>
-  void options(F&& f) const {
-    f("piece", piece);
-  }
+  void options(auto&& f) const { f("piece", piece); }
 
   /// The largest number of successive encodings of a rank's dense values on their way to the result.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? 2 : 0; }
@@ -282,10 +279,7 @@ struct one_shot {
   }
   /// Throws `invalid_argument` if `piece` is 0.
   void validate(std::uint64_t) const { detail::check_piece(piece); }
-  template <class F>
-  void options(F&& f) const {
-    f("piece", piece);
-  }
+  void options(auto&& f) const { f("piece", piece); }
 
   /// The largest number of successive encodings of a rank's dense values on their way to the result.
   [[nodiscard]] static constexpr std::int64_t encodings(rank_t ranks) noexcept { return ranks > 1 ? 1 : 0; }

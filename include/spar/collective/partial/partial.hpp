@@ -45,10 +45,7 @@ struct partial_terms {
   const Participation* who;
   std::uint64_t tau;
 
-  template <class F>
-  void options(F&& f) const {
-    f("algorithm", *algorithm), f("participation", *who), f("tau", tau);
-  }
+  void options(auto&& f) const { f("algorithm", *algorithm), f("participation", *who), f("tau", tau); }
 };
 
 } // namespace detail

@@ -27,8 +27,7 @@ constexpr rank_t drawn(std::uint64_t seed, std::uint64_t round, rank_t ranks) no
 struct everyone {
   static constexpr std::string_view name = "everyone";
   static constexpr void validate(rank_t) noexcept {}
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
 };
 
 /// The first call of a round starts the round on all ranks. A rank waits only for the calls of ranks that are more than
@@ -36,8 +35,7 @@ struct everyone {
 struct solo {
   static constexpr std::string_view name = "solo";
   static constexpr void validate(rank_t) noexcept {}
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
   /// Whether a call of this rank starts a round; always true.
   [[nodiscard]] static constexpr bool initiates(rank_t, std::uint64_t, rank_t) noexcept { return true; }
 };
@@ -49,10 +47,7 @@ struct majority {
   std::uint64_t seed = 1; ///< the seed of the draws; must be equal on all ranks
 
   static constexpr void validate(rank_t) noexcept {}
-  template <class F>
-  constexpr void options(F&& f) const {
-    f("seed", seed);
-  }
+  constexpr void options(auto&& f) const { f("seed", seed); }
   /// Whether a call of `rank` starts the round `round` of `ranks` ranks: if this rank was drawn for the round.
   [[nodiscard]] constexpr bool initiates(rank_t rank, std::uint64_t round, rank_t ranks) const noexcept {
     return rank == detail::drawn(seed, round, ranks);
@@ -71,10 +66,7 @@ struct quorum {
     if (q < 1 || q > ranks)
       raise<invalid_argument>({"the quorum is ", q, "; expected 1 to ", ranks, ", the number of ranks"});
   }
-  template <class F>
-  constexpr void options(F&& f) const {
-    f("q", q), f("seed", seed);
-  }
+  constexpr void options(auto&& f) const { f("q", q), f("seed", seed); }
   /// The rank, of `ranks` ranks, that counts the calls of the round `round`.
   [[nodiscard]] constexpr rank_t counter(std::uint64_t round, rank_t ranks) const noexcept {
     return detail::drawn(seed, round, ranks);

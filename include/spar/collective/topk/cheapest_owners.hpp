@@ -56,8 +56,7 @@ struct cheapest_owners {
     balanced_owners{.tau = tau}.validate(n);
     cheapest{.pin = pin}.validate(n);
   }
-  template <class F>
-  void options(F&& f) const {
+  void options(auto&& f) const {
     f("tau", tau);
     cheapest{.pin = pin}.options(f);
   }

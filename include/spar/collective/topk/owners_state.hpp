@@ -25,14 +25,10 @@ struct owners_state {
   std::vector<std::uint64_t> boundaries{};
   block_counts counts{}; ///< on a flat topology, the entries in the last call, from which the next quotas follow
 
-  template <class F>
-  void shared_state(F&& f) {
+  void shared_state(auto&& f) {
     f(calls), f(global_threshold), f(boundaries), f(counts.received), f(counts.quotas_hold);
   }
-  template <class F>
-  void own_state(F&& f) {
-    f(counts.sent);
-  }
+  void own_state(auto&& f) { f(counts.sent); }
 };
 
 /// The statistics of the last call. In each refinement of the boundaries, a rank sends 2 ceil(log2 P) messages.

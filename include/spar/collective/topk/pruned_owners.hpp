@@ -66,10 +66,7 @@ struct pruned_owners {
   void validate(std::uint64_t) const {
     if (tau == 0) raise<invalid_argument>({"tau of pruned_owners is 0 calls; expected at least 1"});
   }
-  template <class F>
-  void options(F&& f) const {
-    f("tau", tau);
-  }
+  void options(auto&& f) const { f("tau", tau); }
 
   /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. What a rank contributed to dropped
   /// sums goes into the residual of the `call`.

@@ -40,8 +40,7 @@ struct quantile_owners {
       return nothing_against();
   }
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  void options(F&&) const noexcept {}
+  void options(auto&&) const noexcept {}
 
   template <transport Net, class Topology, element T, index_type Index, reduction<T> Op, class Storage>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, Topology over, stream_view<T, Index> mine, Op op,

@@ -38,8 +38,7 @@ struct tree_of_topk {
       return detail::accepts_entries_alone<Storage>();
   }
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  static constexpr void options(F&&) noexcept {}
+  static constexpr void options(auto&&) noexcept {}
 
   /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums at each node of the tree. Entries that
   /// a node drops go into its residual of the `call`.

@@ -43,8 +43,7 @@ struct chains {
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
   static constexpr void validate(std::uint64_t) noexcept {}
-  template <class F>
-  void options(F&&) const noexcept {}
+  void options(auto&&) const noexcept {}
 
   /// An upper bound on the number of times that a contribution is encoded: once at each hop of the longest chain of
   /// every level of `plan`, and once as part of an owner's sum.

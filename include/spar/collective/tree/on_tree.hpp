@@ -35,10 +35,7 @@ class on_tree {
     const flex_plan& cells = plans_->cells().plan();
     cells.check_shape(cells.dimension(), ranks);
   }
-  template <class F>
-  void options(F&& f) const {
-    f("digest", plans_->digest());
-  }
+  void options(auto&& f) const { f("digest", plans_->digest()); }
   /// The ranks in the order of the leaves, from left to right.
   [[nodiscard]] rank_order order() const noexcept { return plans_->order(); }
   /// The number of ranks of each host, or 1 if hosts have different numbers of ranks (see tree::ranks_per_host).

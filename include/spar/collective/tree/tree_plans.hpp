@@ -144,10 +144,7 @@ class on_plan {
   explicit on_plan(flex_plan&&) = delete; // a temporary would be destroyed before the calls
 
   void validate(std::uint64_t n, rank_t ranks) const { plan_->check_shape(n, ranks); }
-  template <class F>
-  void options(F&& f) const {
-    f("digest", plan_->digest());
-  }
+  void options(auto&& f) const { f("digest", plan_->digest()); }
   /// Each rank keeps its own number.
   [[nodiscard]] static constexpr rank_order order() noexcept { return {}; }
   /// The plan, which is valid for one length only; `validate` checks the length.

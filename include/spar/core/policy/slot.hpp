@@ -56,10 +56,8 @@ concept composes = Reason::none;
 
 /// The state of a part of a composition that keeps no data from one call to the next.
 struct no_state {
-  template <class F>
-  void shared_state(F&&) const noexcept {}
-  template <class F>
-  void own_state(F&&) const noexcept {}
+  void shared_state(auto&&) const noexcept {}
+  void own_state(auto&&) const noexcept {}
 };
 
 namespace detail {
