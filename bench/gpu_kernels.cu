@@ -14,7 +14,6 @@
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/kernel/zfp.cuh>
 #include <spar/cuda/runtime.hpp>
-#include <spar/cuda/stream.hpp>
 #include <spar/cuda/values/codecs.cuh>
 
 #ifdef __CUDACC__

@@ -6,7 +6,6 @@
 #include <spar/storage/kernel/merge.hpp>
 #include <spar/storage/kernel/merge_many.hpp>
 #include <spar/storage/kernel/slice.hpp>
-#include <spar/storage/kernel/validate.hpp>
 
 #include <memory_resource>
 

@@ -6,7 +6,6 @@
 
 #include <spar/collective/topk/cheapest_owners.hpp>
 #include <spar/collective/topk/pruned_owners.hpp>
-#include <spar/optimizer/eager_step.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/runtime/progress_thread.hpp>
 #include <spar/spar.hpp>

@@ -2,7 +2,7 @@
 // Copies between host and device that have ended when they return.
 #pragma once
 
-#include <spar/cuda/array.hpp>
+#include <spar/cuda/memory.hpp>
 #include <spar/cuda/runtime.hpp>
 
 #include <cstddef>

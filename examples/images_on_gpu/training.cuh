@@ -5,7 +5,7 @@
 #include "../images/image_set.hpp"
 #include "model.cuh"
 
-#include <spar/cuda/stream.hpp>
+#include <spar/cuda/runtime.hpp>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>

@@ -5,9 +5,9 @@
 
 #include <spar/collective/composition.hpp>
 #include <spar/collective/prepare.hpp>
-#include <spar/cuda/array.hpp>
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
+#include <spar/cuda/memory.hpp>
 #include <spar/cuda/values/entries.cuh>
 #include <spar/on_device.cuh>
 #include <spar/optimizer/feedback_core.hpp>

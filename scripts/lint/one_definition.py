@@ -14,7 +14,7 @@ SAME = r"""__x86_64__ __aarch64__ __GNUC__ __clang__ __FLT16_MAX__ OPEN_MPI MPIC
 ALLOWED = {
     ("core/element.hpp", "__STDCPP_BFLOAT16_T__"): "adds the type bfloat16, which files without the macro cannot name",
     ("core/non_finite.hpp", "__FINITE_MATH_ONLY__"): "compares numbers by their bits, with the same results",
-    ("core/host_device.hpp", "__CUDACC__"): "lets device code call a function of the host",
+    ("core/compiler.hpp", "__CUDACC__"): "lets device code call a function of the host",
     ("storage/kernel/short_floats.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",
     ("storage/kernel/zfp/avx2.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",
     ("storage/kernel/zfp/coder.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",

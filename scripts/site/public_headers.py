@@ -32,7 +32,6 @@ INTERNAL = """
     collective/wire/encode_pipeline.hpp
     collective/wire/encoded_parts.hpp
     collective/wire/mixed_message.hpp
-    core/host_device.hpp
     core/memory/fixed_vector.hpp
     core/memory/link.hpp
     core/memory/record_queue.hpp
@@ -44,12 +43,10 @@ INTERNAL = """
     core/util/parallel.hpp
     core/util/splitmix.hpp
     core/util/thread.hpp
-    cuda/array.hpp
     cuda/call.hpp
     cuda/kernel/
     cuda/pieces.hpp
     cuda/recycled.hpp
-    cuda/stream.hpp
     cuda/values/
     runtime/arguments.hpp
     runtime/endpoint/
@@ -57,7 +54,6 @@ INTERNAL = """
     runtime/messages/control_text.hpp
     runtime/peer_query.hpp
     runtime/tasks/rank_mutex.hpp
-    runtime/tasks/wait_list.hpp
     storage/concatenate.hpp
     storage/kernel/
     transport/mpi/check.hpp
@@ -69,13 +65,10 @@ INTERNAL = """
     transport/nccl/agreement.hpp
     transport/nccl/communicator.hpp
     transport/nccl/memory.hpp
-    transport/nccl/operation.hpp
-    transport/nccl/share_id.hpp
     transport/nccl/transfer.hpp
     transport/sim/cores.hpp
     transport/sim/deadlock_report.hpp
     transport/sim/events.hpp
-    transport/sim/jitter.hpp
     transport/sim/network.hpp
     transport/sim/port.hpp
 """.split()

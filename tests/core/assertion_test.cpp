@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The checks of spar's own invariants, which no macro turns off.
-#include <spar/core/assertion.hpp>
+#include <spar/core/error.hpp>
 
 #include <gtest/gtest.h>
 

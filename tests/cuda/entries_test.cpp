@@ -17,7 +17,6 @@
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/slice.hpp>
-#include <spar/storage/kernel/validate.hpp>
 #include <spar/storage/merge.hpp>
 #include <spar/storage/sparse_stream.hpp>
 

@@ -7,8 +7,8 @@
 #include "support/extent.hpp"
 
 #include <spar/nccl.hpp>
-#include <spar/optimizer/eager_step.hpp>
 #include <spar/strided.hpp>
+#include <spar/system/eager_sgd.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>

@@ -3,7 +3,6 @@
 #include "kernel_reference.hpp"
 
 #include <spar/storage/kernel/slice.hpp>
-#include <spar/storage/kernel/validate.hpp>
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "systems.hpp"
 
 #include <spar/cuda.hpp>
-#include <spar/cuda/array.hpp>
+#include <spar/cuda/memory.hpp>
 #include <spar/cuda/values/named_codec.cuh>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>

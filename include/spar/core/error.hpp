@@ -194,4 +194,16 @@ struct transport_error : error {
   using error::error;
 };
 
+/// Thrown by `ensure` if an invariant of spar does not hold, because of a bug in spar or in a user-defined policy.
+struct assertion_failed : error {
+  using error::error;
+};
+
+/// Throws `assertion_failed` with the message `sentence` if `condition` is false. For conditions that cost a few
+/// instructions for each message: they are compiled into every program, whatever its macros are, because parts of one
+/// program that are compiled with different macros must have the same functions.
+constexpr void ensure(bool condition, const char* sentence) {
+  if (!condition) raise<assertion_failed>({sentence});
+}
+
 } // namespace spar

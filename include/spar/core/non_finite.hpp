@@ -4,7 +4,6 @@
 #pragma once
 
 #include <spar/core/element.hpp>
-#include <spar/core/host_device.hpp>
 
 #include <cstdint>
 #include <type_traits>

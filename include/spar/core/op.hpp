@@ -5,7 +5,6 @@
 #pragma once
 
 #include <spar/core/element.hpp>
-#include <spar/core/host_device.hpp>
 #include <spar/core/non_finite.hpp>
 #include <spar/core/row.hpp>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls of the CUDA runtime, with errors as exceptions. Host code: any compiler with the toolkit's headers.
+// Calls, events and streams of the CUDA runtime, with errors as exceptions. Host code: any compiler with the toolkit's
+// headers.
 #pragma once
 
 #include <spar/core/error.hpp>
@@ -59,6 +60,35 @@ class cuda_event {
 
  private:
   cudaEvent_t event_ = nullptr;
+};
+
+/// A stream that waits for no other unless it is told to.
+class device_stream {
+ public:
+  device_stream() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  device_stream(const device_stream&) = delete;
+  ~device_stream() {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
+
+  /// Work that is put into this stream from now on begins after the work that is now in `other`.
+  void follow(cudaStream_t other) {
+    here_.record(other);
+    here_.order(stream_);
+  }
+  /// Work that is put into `other` from now on begins after the work that is now in this stream.
+  void precede(cudaStream_t other) {
+    here_.record(stream_);
+    here_.order(other);
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cuda_event here_;
 };
 
 } // namespace detail

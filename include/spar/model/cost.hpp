@@ -2,7 +2,7 @@
 // Expected times of allreduce algorithms in the alpha-beta-gamma model (SparCML, section 5.3).
 #pragma once
 
-#include <spar/core/assertion.hpp>
+#include <spar/core/error.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/util/algobase.hpp>
 

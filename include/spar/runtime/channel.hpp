@@ -3,13 +3,13 @@
 // messages sent, checks the headers of messages received, and counts messages and bytes.
 #pragma once
 
-#include <spar/core/assertion.hpp>
+#include <spar/core/error.hpp>
 #include <spar/core/util/fnv1a.hpp>
 #include <spar/core/util/splitmix.hpp>
 #include <spar/runtime/abort.hpp>
+#include <spar/runtime/operation.hpp>
 #include <spar/runtime/peer_query.hpp>
 #include <spar/runtime/signature.hpp>
-#include <spar/runtime/tasks/forwarding_awaiter.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <spar/core/address.hpp>
-#include <spar/core/assertion.hpp>
+#include <spar/core/error.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/statistics.hpp>

@@ -3,7 +3,6 @@
 // their own classes, in the folders endpoint/ and messages/.
 #pragma once
 
-#include <spar/core/assertion.hpp>
 #include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/memory/buffer.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An awaitable for a send or a receive in flight, used by all transports.
+// An awaitable for a send or a receive in flight, used by all transports, and the base class of awaiters that extend
+// it.
 #pragma once
 
 #include <spar/runtime/transport_concept.hpp>
@@ -54,6 +55,21 @@ class [[nodiscard]] operation {
 
   Transport* net_;
   Record* record_;
+};
+
+/// Owns an operation of the type Inner, and forwards the three functions of an awaiter to the operation. A derived
+/// class hides the functions whose behaviour it changes.
+template <class Inner>
+class forwarding_awaiter {
+ public:
+  /// Takes over the operation `inner`.
+  explicit forwarding_awaiter(Inner inner) noexcept : inner_(std::move(inner)) {}
+  [[nodiscard]] bool await_ready() const noexcept { return inner_.await_ready(); }
+  void await_suspend(std::coroutine_handle<> waiting) const { inner_.await_suspend(waiting); }
+  void await_resume() const { inner_.await_resume(); }
+
+ private:
+  Inner inner_;
 };
 
 } // namespace spar

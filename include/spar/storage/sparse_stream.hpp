@@ -13,7 +13,6 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/slice.hpp>
-#include <spar/storage/kernel/validate.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -2,14 +2,37 @@
 // eager-SGD: stochastic gradient descent whose steps need not wait for late ranks (eager-SGD, section 5).
 #pragma once
 
-#include <spar/optimizer/eager_step.hpp>
+#include <spar/collective/partial/partial.hpp>
+#include <spar/optimizer/sgd.hpp>
 #include <spar/system/partial_allreduce.hpp>
 
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace spar {
+
+/// Makes one step of eager-SGD (eager-SGD, algorithm 2): multiplies the gradient by `rate`, averages the scaled
+/// gradients over the ranks in one round of the partial allreduce `reduce`, and subtracts the average from the weights.
+/// The average includes the gradients of the ranks that are not late, and gradients of earlier steps that missed their
+/// own rounds and were scaled by the rates of those steps.
+///
+/// If the weights were equal on every rank before the first step, they are equal again once all ranks have made the
+/// same number of steps. On return, `gradient` holds the subtracted update. Returns the ranks whose gradients the
+/// average includes. Throws `invalid_argument` if `rate` is infinite or NaN, or if `weights` and `gradient` have
+/// different lengths.
+template <class Values, transport Net, class Held, participation Participation, class Algorithm,
+          class T = detail::value_of<Values>>
+participants sgd_step(std::type_identity_t<std::span<T>> weights, Values&& gradient, component_of<T> rate,
+                      partial<Net, Held, Participation, Algorithm, average>& reduce) {
+  const std::span<T> x(gradient);
+  detail::check_step<T>(reduce.transport(), weights, x, rate);
+  detail::scale_gradient<T>(x, rate);
+  participants by = reduce(x);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);
+  return by;
+}
 
 /// Options of eager_sgd, equal on all ranks.
 struct eager_sgd_options {
@@ -36,9 +59,9 @@ class eager_sgd {
         reduce_(partial_allreduce<T>(net, n, who, std::move(algorithm), average{}, options.rounds)) {}
 
   /// Makes one step with the learning rate `rate`: subtracts from `weights` the update that one round of the partial
-  /// allreduce computes, and returns the ranks whose gradients the update includes (see `sgd_step` in
-  /// optimizer/eager_step.hpp). Throws `invalid_argument`, before anything is sent, if `rate` is infinite or NaN, or if
-  /// the lengths of `weights` and `gradient` differ.
+  /// allreduce computes, and returns the ranks whose gradients the update includes (see `sgd_step`). Throws
+  /// `invalid_argument`, before anything is sent, if `rate` is infinite or NaN, or if the lengths of `weights` and
+  /// `gradient` differ.
   participants step(std::span<T> weights, std::span<T> gradient, component_of<T> rate) {
     participants by = sgd_step(weights, gradient, rate, reduce_);
     if (period_ > 0 && reduce_.calls() % period_ == 0) allreduce(*net_, weights, sparcml{}, average{});

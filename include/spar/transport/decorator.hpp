@@ -3,7 +3,7 @@
 #pragma once
 
 #include <spar/runtime/communicator_rank.hpp>
-#include <spar/runtime/tasks/forwarding_awaiter.hpp>
+#include <spar/runtime/operation.hpp>
 
 #include <coroutine>
 #include <cstddef>

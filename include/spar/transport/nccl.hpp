@@ -16,8 +16,6 @@
 #include <spar/transport/nccl/agreement.hpp>
 #include <spar/transport/nccl/communicator.hpp>
 #include <spar/transport/nccl/memory.hpp>
-#include <spar/transport/nccl/operation.hpp>
-#include <spar/transport/nccl/share_id.hpp>
 #include <spar/transport/nccl/transfer.hpp>
 
 #include <array>

@@ -15,7 +15,6 @@
 #include <spar/transport/sim/cores.hpp>
 #include <spar/transport/sim/deadlock_report.hpp>
 #include <spar/transport/sim/events.hpp>
-#include <spar/transport/sim/jitter.hpp>
 #include <spar/transport/sim/network.hpp>
 #include <spar/transport/sim/options.hpp>
 #include <spar/transport/sim/port.hpp>

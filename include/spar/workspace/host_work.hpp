@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The workspace of values in host memory: the work of a rank on them, by kernels of the processor.
+// The workspace of values in host memory: the work of a rank on them, by kernels of the processor, and what the
+// functions of this workspace return.
 #pragma once
 
 #include <spar/core/index_range.hpp>
@@ -20,15 +21,73 @@
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/workspace/ready.hpp>
-#include <spar/workspace/slices.hpp>
 
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace spar {
+
+/// An awaitable that has its result already, so that `co_await` does not suspend.
+template <class T = void>
+class [[nodiscard]] ready {
+ public:
+  /// Holds `result`.
+  explicit ready(T result) noexcept : result_(std::move(result)) {}
+  /// Constructs the result in place: `make()` returns it.
+  template <class Make>
+  [[nodiscard]] static ready from(const Make& make) {
+    return ready(0, make);
+  }
+  [[nodiscard]] static constexpr bool await_ready() noexcept { return true; }
+  static void await_suspend(std::coroutine_handle<>) noexcept {}
+  [[nodiscard]] T&& await_resume() noexcept { return std::move(result_); }
+  /// The result, for functions that are no coroutines because they never run on a device.
+  [[nodiscard]] T get() && noexcept { return std::move(result_); }
+
+ private:
+  template <class Make>
+  ready(int, const Make& make) : result_(make()) {}
+
+  T result_;
+};
+/// The same without a result.
+template <>
+class [[nodiscard]] ready<void> {
+ public:
+  [[nodiscard]] static constexpr bool await_ready() noexcept { return true; }
+  static void await_suspend(std::coroutine_handle<>) noexcept {}
+  static void await_resume() noexcept {}
+  /// Does nothing.
+  static void get() noexcept {}
+};
+
+/// The slices of a stream that belong to the owners of its indices (see `host_work::slices`).
+template <element T, index_type Index, class Ownership>
+class owners_slices {
+ public:
+  /// Slices of `whole` by the ownership `owner` that are found when they are asked for.
+  owners_slices(const stream_view<T, Index>& whole, const Ownership& owner) : whole_(whole), owner_(owner) {}
+  /// Slices of the sparse stream `whole` by the ownership `owner`: that of the rank r has the entries from cuts[r] to
+  /// cuts[r + 1] - 1.
+  owners_slices(const stream_view<T, Index>& whole, const Ownership& owner, buffer<std::uint64_t> cuts)
+      : whole_(whole), owner_(owner), cuts_(std::move(cuts)) {}
+
+  /// The slice of the rank r.
+  [[nodiscard]] stream_view<T, Index> operator[](rank_t r) const noexcept {
+    if (cuts_.size() == 0) return whole_.slice(owner_[r].begin, owner_[r].end);
+    const auto b = static_cast<std::size_t>(r);
+    return whole_.entries_from(cuts_.span()[b], cuts_.span()[b + 1]);
+  }
+
+ private:
+  stream_view<T, Index> whole_;
+  Ownership owner_;
+  buffer<std::uint64_t> cuts_;
+};
 
 /// A workspace is the place of a rank's values in a call, and the work on them: this class for host memory, or one with
 /// the same members for other memory, such as that of a device (see `channel::work`). The functions that return an

@@ -5,7 +5,6 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/workspace/host_work.hpp>
-#include <spar/workspace/ready.hpp>
 
 #include <type_traits>
 #include <utility>

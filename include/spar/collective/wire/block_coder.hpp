@@ -2,7 +2,6 @@
 // Encodes and decodes the pieces of a dense vector that a collective sends and receives (Zhou et al., section III).
 #pragma once
 
-#include <spar/core/assertion.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>

@@ -3,7 +3,6 @@
 // until their place in the output is known.
 #pragma once
 
-#include <spar/core/host_device.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/tiles.cuh>

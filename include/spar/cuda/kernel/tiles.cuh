@@ -3,7 +3,6 @@
 // ("decoupled look-back", Merrill and Garland 2016).
 #pragma once
 
-#include <spar/core/host_device.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 

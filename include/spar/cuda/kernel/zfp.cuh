@@ -3,7 +3,6 @@
 // (Lindstrom 2014).
 #pragma once
 
-#include <spar/core/host_device.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/fours.cuh>
 #include <spar/cuda/kernel/language.cuh>

@@ -2,13 +2,13 @@
 // Entries that leave a vector in device memory for the host, and entries that return.
 #pragma once
 
-#include <spar/core/assertion.hpp>
+#include <spar/core/error.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/cuda/call.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/memory.hpp>
-#include <spar/cuda/stream.hpp>
+#include <spar/cuda/runtime.hpp>
 #include <spar/cuda/values/work.cuh>
 #include <spar/cuda/waits.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>

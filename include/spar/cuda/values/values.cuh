@@ -6,7 +6,6 @@
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/runtime.hpp>
-#include <spar/cuda/stream.hpp>
 #include <spar/cuda/values/codecs.cuh>
 
 #include <cstddef>

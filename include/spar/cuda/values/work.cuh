@@ -15,7 +15,7 @@
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/wire.hpp>
-#include <spar/workspace/slices.hpp>
+#include <spar/workspace/host_work.hpp>
 
 #include <algorithm>
 #include <concepts>

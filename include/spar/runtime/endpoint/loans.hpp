@@ -3,8 +3,8 @@
 #pragma once
 
 #include <spar/core/memory/pool.hpp>
+#include <spar/runtime/tasks/operation_record.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
-#include <spar/runtime/tasks/wait_list.hpp>
 
 #include <coroutine>
 #include <cstddef>

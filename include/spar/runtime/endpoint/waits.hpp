@@ -7,8 +7,8 @@
 
 #include <spar/core/address.hpp>
 #include <spar/runtime/messages/call_names.hpp>
+#include <spar/runtime/tasks/operation_record.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
-#include <spar/runtime/tasks/wait_list.hpp>
 
 #include <coroutine>
 #include <cstdint>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <spar/core/compiler.hpp>
-#include <spar/core/host_device.hpp>
 
 #include <bit>
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include <spar/core/index_range.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/rice.hpp>
-#include <spar/storage/kernel/validate.hpp>
+#include <spar/storage/kernel/slice.hpp>
 
 #include <bit>
 #include <cstddef>

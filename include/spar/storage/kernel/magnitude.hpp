@@ -3,7 +3,6 @@
 #pragma once
 
 #include <spar/core/coo_span.hpp>
-#include <spar/core/host_device.hpp>
 #include <spar/core/non_finite.hpp>
 #include <spar/core/row.hpp>
 #include <spar/core/util/algobase.hpp>

@@ -4,7 +4,6 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/host_device.hpp>
 #include <spar/core/non_finite.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/splitmix.hpp>

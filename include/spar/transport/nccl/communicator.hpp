@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A handle that owns an NCCL communicator and its CUDA stream.
+// A handle that owns an NCCL communicator and its CUDA stream, and how ranks agree on the id of a communicator.
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/util/fnv1a.hpp>
 #include <spar/cuda/runtime.hpp>
+#include <spar/runtime/channel.hpp>
+#include <spar/runtime/tasks/task.hpp>
 #include <spar/transport/nccl/check.hpp>
 #include <spar/transport/nccl/transfer.hpp>
 
@@ -97,6 +100,27 @@ class nccl_communicator {
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
   const char* call_ = ""; // the function of NCCL that was called last
+};
+
+/// A collective by which all ranks get the NCCL id of rank 0.
+struct share_nccl_id {
+  template <transport Net>
+  task<void> operator()(channel<Net> net, ncclUniqueId* id) const {
+    const std::span<ncclUniqueId> all(id, 1);
+    if (net.rank() == 0) {
+      for (rank_t peer = 1; peer < net.size(); ++peer) {
+        auto sending = net.send(peer, {.format = wire_format::block_coded, .count = 1, .pieces = {std::as_bytes(all)}});
+        co_await sending;
+      }
+    } else {
+      message_buffer in(net.memory());
+      in.place(0, all);
+      auto receiving = net.receive(0, in);
+      co_await receiving;
+    }
+  }
+  static constexpr signature agreed{
+      .digest = fnv1a("spar::nccl"), .element = element_code::uint32, .dimension = sizeof(ncclUniqueId)};
 };
 
 } // namespace spar::detail

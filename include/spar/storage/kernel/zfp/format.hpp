@@ -3,7 +3,7 @@
 // coders of the host and of the device.
 #pragma once
 
-#include <spar/core/host_device.hpp>
+#include <spar/core/compiler.hpp>
 
 #include <cstdint>
 #include <type_traits>
