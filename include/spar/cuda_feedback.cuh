@@ -225,8 +225,8 @@ class device_feedback : public feedback_core<T, Composition, Index, detail::devi
     template <transport Net, class Op>
     task<selected_sum<T, Index>> operator()(channel<Net> net, sparse_stream<T, Index>* mine, Op op) const& {
       auto& feedback = static_cast<device_feedback&>(*this->reducer);
-      auto running = feedback.algorithm_.reduce(net, &feedback.next_, &feedback.report_, std::move(*mine),
-                                                feedback.entries().residual(), op);
+      auto running = feedback.algorithm_.reduce_selected(net, &feedback.next_, &feedback.report_, std::move(*mine),
+                                                         feedback.entries().residual(), op);
       selected_sum<T, Index> result = co_await std::move(running);
       if constexpr (detail::has_finalize<Op, T>) net.work().finalize(result.sum.values(), op, net.size());
       co_return result;

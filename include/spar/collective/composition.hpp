@@ -213,9 +213,9 @@ struct composition {
   task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                       Prepare prepare) const& {
     if constexpr (selects_entries)
-      return reduce_later<Index>(net, now, last, x, op, prepare);
+      return select_and_reduce<Index>(net, now, last, x, op, prepare);
     else
-      return reduce(net, now, last, take_all<Index>(net, last, x, prepare), net.work().residual(x), op);
+      return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), net.work().residual(x), op);
   }
   /// Reduces the entries `mine`, which a rank has moved out of its dense values: all of them as a dense stream with the
   /// selector `everything`, otherwise a sparse stream. `residual` refers to the values that were not selected: this
@@ -223,8 +223,8 @@ struct composition {
   /// does not keep. `now` is the state and changes; `last` becomes the report.
   template <transport Net, element T, index_type Index, reduction<T> Op>
     requires stores<T, Index>
-  task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,
-                                      residual_view<T> residual, Op op) const& {
+  task<selected_sum<T, Index>> reduce_selected(channel<Net> net, state* now, report* last, sparse_stream<T, Index> mine,
+                                               residual_view<T> residual, Op op) const& {
     using call_type = selected_call<Topology, Storage, T, state_of<Schedule>, report_of<Schedule>>;
     if constexpr (detail::schedule_drops<Schedule, Net, call_type, T, Index, Op>) {
       const call_type call{over, store, bounds(mine.dimension()), period(), now->by, last->by, residual};
@@ -343,15 +343,15 @@ struct composition {
     }
   }
   template <index_type Index, transport Net, element T, class Op, class Prepare>
-  task<selected_sum<T, Index>> reduce_later(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
-                                            Prepare prepare) const& {
+  task<selected_sum<T, Index>> select_and_reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
+                                                 Prepare prepare) const& {
     const double begin = net.net().now();
     decltype(auto) work = net.work();
     sparse_stream<T, Index> mine = co_await select.template operator()<Index>(work, x, now->select, prepare);
     work.validate(mine.view());
     *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
     net.compute(0); // separates the selection from the next computation in a trace; costs nothing
-    auto running = reduce(net, now, last, std::move(mine), work.residual(x), op);
+    auto running = reduce_selected(net, now, last, std::move(mine), work.residual(x), op);
     co_return co_await std::move(running);
   }
   /// Moves all values of `x` to a dense stream.

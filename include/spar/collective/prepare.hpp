@@ -2,6 +2,10 @@
 // The start of a collective call, the same for all front doors: `prepare` checks the call before anything is sent, and
 // returns it as an object that starts it, blocking or not, with a name or without. If the operation has a last step,
 // such as the division by P that turns a sum into an average, `with_finalize` adds the step to the call.
+//
+// A call passes these functions: `run_call` or `start_call` (below), `prepare_or_abort`, the forms of the collective
+// and `prepare_values` (system/collectives.hpp), `prepare`, `prepared_call::run` or `start`, and `run_collective` or
+// `start_collective` (runtime/pending.hpp).
 #pragma once
 
 #include <spar/collective/algorithm.hpp>
@@ -171,7 +175,7 @@ struct rejected_call {
 /// Prepares the call `forms(net, args...)` of a collective. Aborts the communicator if this fails for another reason
 /// than `invalid_argument`: other ranks may be in the call.
 template <class Forms, class Net, class... Args>
-auto prepare_call(const Forms& forms, Net& net, Args&&... args) {
+auto prepare_or_abort(const Forms& forms, Net& net, Args&&... args) {
   if constexpr (!expect_host_memory<Args...>() || !expect_lasting<Args...>() || !expect_values<Args...>())
     return rejected_call{};
   else
@@ -185,11 +189,11 @@ auto prepare_call(const Forms& forms, Net& net, Args&&... args) {
 /// Makes the call `forms(net, args...)` of a collective, with the name `which` if there is one.
 template <class Forms, class Net, class... Args>
 auto run_call(const Forms& forms, Net& net, Args&&... args) {
-  return prepare_call(forms, net, std::forward<Args>(args)...).run();
+  return prepare_or_abort(forms, net, std::forward<Args>(args)...).run();
 }
 template <class Forms, class Net, class... Args>
 auto run_call(const Forms& forms, Net& net, named which, Args&&... args) {
-  return prepare_call(forms, net, std::forward<Args>(args)...).run(which);
+  return prepare_or_abort(forms, net, std::forward<Args>(args)...).run(which);
 }
 
 /// Starts the call `forms(net, args...)` of a collective, with the name `which` if there is one.
@@ -197,13 +201,13 @@ template <class Forms, class Net, class... Args>
 auto start_call(const Forms& forms, Net& net, Args&&... args) {
   static_assert(!(is_stream<std::remove_cv_t<Args>> || ...),
                 "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-  return prepare_call(forms, net, std::forward<Args>(args)...).start();
+  return prepare_or_abort(forms, net, std::forward<Args>(args)...).start();
 }
 template <class Forms, class Net, class... Args>
 auto start_call(const Forms& forms, Net& net, named which, Args&&... args) {
   static_assert(!(is_stream<std::remove_cv_t<Args>> || ...),
                 "a non-blocking call reads its stream until the call has ended: pass a variable, not a temporary");
-  return prepare_call(forms, net, std::forward<Args>(args)...).start(which);
+  return prepare_or_abort(forms, net, std::forward<Args>(args)...).start(which);
 }
 
 } // namespace spar::detail

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a schedule that keeps only some sums gets and returns, and functions that move entries from dense values to a
-// stream and back.
+// What a schedule that keeps only some sums gets and returns.
 #pragma once
 
 #include <spar/core/policy/slot.hpp>

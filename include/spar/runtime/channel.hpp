@@ -26,7 +26,8 @@ namespace spar {
 template <transport Net>
 class channel {
  public:
-  /// Creates the channel of the call `call`, whose ranks agree on `agreed`, on the rank `net`.
+  /// Creates the channel of the call `call`, whose ranks agree on `agreed`, on the rank `net`. Writes `agreed` to the
+  /// record of the call, and how an error of the call aborts the communicator.
   channel(Net& net, call_record& call, const signature& agreed) noexcept
       : net_(&net), call_(&call), digest_(agreed.digest), number_(net.rank()), element_(agreed.element) {
     call.agreed = agreed;

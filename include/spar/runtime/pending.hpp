@@ -330,7 +330,7 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
   net.node().check_open();
   const detail::rank_lock lock(net.node().shared());
   call_record call;
-  const channel<port_type> through(net, call, agreed);
+  const channel<port_type> through(net, call, agreed); // the channel also fills in `call`
   call.describe = detail::description_for(algorithm);
   try {
     detail::open_call<port_type> open(net, call);

@@ -112,7 +112,7 @@ class gathered {
   }
   /// Returns a new object with the parts of this object and those of the message `in`, which end before the entries
   /// `ends`: these parts one after the other, from part `first` on, and then the parts before part `first`. The message
-  /// must have passed `check`; throws `corrupt_message` if its pieces do not consist of whole indices and values.
+  /// must have passed `check_ends`; throws `corrupt_message` if its pieces do not consist of whole indices and values.
   template <class Work>
   [[nodiscard]] gathered joined(const message_buffer& in, std::span<const std::uint64_t> ends, Work&& work,
                                 std::size_t first = 0) const {

@@ -107,7 +107,7 @@ constexpr auto argument_for(Values& values) {
 
 /// Prepares a call on dense values, on a stream or on a view of a stream.
 template <transport Net, class Values, class Algorithm, class Op>
-auto prepare_for(Net& net, Values&& values, Algorithm algorithm, Op op) {
+auto prepare_values(Net& net, Values&& values, Algorithm algorithm, Op op) {
   if constexpr (dense_values<Values>) {
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
@@ -116,7 +116,7 @@ auto prepare_for(Net& net, Values&& values, Algorithm algorithm, Op op) {
     else
       return rejected_call{};
   } else if constexpr (requires { values.view(); }) {
-    return prepare_for(net, values.view(), std::move(algorithm), op);
+    return prepare_values(net, values.view(), std::move(algorithm), op);
   } else {
     using view = std::remove_cvref_t<Values>;
     using T = typename view::value_type;
@@ -161,7 +161,7 @@ struct allreduce_forms {
     static_assert(!takes_owners<composed_type, Net, stream_view<T, Index>, Op>,
                   "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
                   "needs another algorithm, such as ring or split_allgather");
-    return prepare_for(net, mine, std::move(composed), op);
+    return prepare_values(net, mine, std::move(composed), op);
   }
   template <transport Net, element T, index_type Index, class... Rest>
   auto operator()(Net& net, const sparse_stream<T, Index>& mine, Rest&&... rest) const {
@@ -188,7 +188,7 @@ struct allreduce_forms {
       static_assert(!takes_owners<composed_type, Net, std::span<T>, Op>,
                     "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
                     "needs another algorithm, such as ring or rabenseifner");
-      return prepare_for(net, x, std::move(composed), op);
+      return prepare_values(net, x, std::move(composed), op);
     } else {
       return rejected_call{};
     }
@@ -260,7 +260,7 @@ struct reduce_scatter_forms {
                   "ring_reduce_scatter, split_reduce_scatter or another algorithm that takes the owners of "
                   "the blocks: algorithm(channel<Net>, values, ownership, Op)");
     if constexpr (scatters)
-      return prepare_for(net, std::forward<Values>(values), std::move(algorithm), op);
+      return prepare_values(net, std::forward<Values>(values), std::move(algorithm), op);
     else
       return rejected_call{};
   }
@@ -269,14 +269,14 @@ struct reduce_scatter_forms {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
                   "owners, spar::ring_reduce_scatter{}, spar::maximum{})");
-    return prepare_for(net, std::forward<Values>(values), with_argument{std::move(algorithm), owner}, op);
+    return prepare_values(net, std::forward<Values>(values), with_argument{std::move(algorithm), owner}, op);
   }
 };
 
 struct allgather_forms {
   template <class Net, class Values, class Algorithm = bruck_allgather>
   auto operator()(Net& net, Values&& values, Algorithm algorithm = {}) const {
-    auto call = prepare_for(net, std::forward<Values>(values), std::move(algorithm), no_operation{});
+    auto call = prepare_values(net, std::forward<Values>(values), std::move(algorithm), no_operation{});
     if constexpr (!dense_values<Values>) {
       if (values.is_dense()) {
         raise<invalid_argument>(
@@ -294,7 +294,7 @@ struct reduce_forms : rootless_form {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce follows the algorithm: for example reduce(net, values, root, "
                   "spar::binomial_reduce{}, spar::maximum{})");
-    return prepare_for(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, op);
+    return prepare_values(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, op);
   }
 };
 
@@ -302,7 +302,7 @@ struct broadcast_forms : rootless_form {
   using rootless_form::operator();
   template <class Net, class Values, class Algorithm = binomial_broadcast>
   auto operator()(Net& net, Values&& values, rank_t root, Algorithm algorithm = {}) const {
-    return prepare_for(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, no_operation{});
+    return prepare_values(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, no_operation{});
   }
 };
 

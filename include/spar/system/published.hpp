@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The published systems on a flat topology: each is a composition, and error feedback around it. SparCML is in
+// The published systems: each is a composition, and error feedback around it. SparCML is in
 // collective/allreduce/compose.hpp, FlexReduce in tree.hpp, and eager-SGD in system/eager_sgd.hpp.
 #pragma once
 

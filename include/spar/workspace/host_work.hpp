@@ -299,8 +299,8 @@ class host_work {
     for (std::size_t b = 0; b < bounds.size(); ++b) below[b] = kernel::lower_bound(indices, bounds[b]);
     return {};
   }
-  /// Returns in element j the number of values that reach exactly j of the ascending `probes`, of which there are 1, 2
-  /// or 31.
+  /// Returns in element j > 0 the number of values that reach exactly j of the ascending `probes`, of which there are
+  /// 1, 2 or 31.
   template <element T>
   static answer<kernel::reached_counts> count_reached(std::span<const T> values,
                                                       std::span<const kernel::magnitude<T>> probes) {

@@ -67,7 +67,7 @@ std::uint64_t merge_work(std::span<const stream_view<T, Index>> parts) {
 ///
 /// Slices are encoded by the stream codec of `store`. Adds the rounding errors of the encodings of this rank's slices
 /// to `residual`, unless `residual` is empty. If `quotas` withhold the slices of this rank, the rank sends flags
-/// instead. Ranks that get a flag return nothing.
+/// instead. The sum of a rank that gets a flag is incomplete, and the caller drops it.
 template <transport Net, element T, index_type Index, class Ownership, reduction<T> Op, class Storage = storage::coo,
           class Quotas = const detail::no_quotas>
 task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Index> mine, Ownership owner, Op op,
@@ -110,7 +110,8 @@ task<sparse_stream<T, Index>> split_sparse(channel<Net> net, stream_view<T, Inde
     if (source != rank) {
       co_await messages.arrival(i);
       if (quotas.are_void(messages[i])) continue;
-      const auto part = co_await messages[i].view(net, slices, block, index_check::later); // by the merge
+      const auto part =
+          co_await messages[i].view(net, slices, block, index_check::later); // on a device, the merge checks
       if (part.is_dense() && part.count() > 0) {
         raise<corrupt_message>(
             {"a dense slice of ", part.count(), " values arrived in a split phase; expected a sparse slice"});

@@ -65,8 +65,10 @@ struct balanced_owners {
   }
   void options(auto&& f) const { f("tau", tau); }
 
-  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. What a rank contributed to dropped
-  /// sums goes into the residual of the `call`.
+  /// Sums the selected entries `mine` of all ranks, and keeps the k largest sums. At the end, the residual of the
+  /// `call` has, at each index: the value that was not selected; the contribution `mine` of this rank if its sum was
+  /// dropped, which overwrites the rounding error that is there; and the rounding errors of this rank's encodings if
+  /// the sum is in the result.
   template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
   task<selected_sum<T, Index>> reduce(channel<Net> net, selected_call<Topology, Storage, T, state, report> call,
                                       sparse_stream<T, Index> mine, Op op) const& {
@@ -82,13 +84,13 @@ struct balanced_owners {
 
     constexpr bool limited = has_quotas<Topology, Storage>;
     owners_call owners(net, mine.view(), call.over.owners(n, net.size()), call, tau, limited);
-    const auto reduce = [&](block_quotas& quotas) {
+    const auto send_to_owners = [&](block_quotas& quotas) {
       if constexpr (limited)
         return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors, quotas);
       else
         return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors);
     };
-    sparse_stream<T, Index> sums = co_await owners.exchange(reduce);
+    sparse_stream<T, Index> sums = co_await owners.exchange(send_to_owners);
     if (sums.is_dense()) sums = co_await net.work().to_sparse(sums.view(), op);
     co_await owners.count(sums);
     co_await owners.threshold(sums);

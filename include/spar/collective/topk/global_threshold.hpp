@@ -42,8 +42,8 @@ answer<Net, threshold_counts> count_from(channel<Net> net, std::span<const T> va
                [](const kernel::reached_counts& reached) { return threshold_counts{reached[2], reached[1]}; });
 }
 
-/// Searches for the k-th largest magnitude of all ranks' values. In each round, every rank counts how many of its
-/// values reach each of 31 probes (magnitudes), and an allreduce sums the counts.
+/// Searches for the k-th largest magnitude of all ranks' values, or, with a tolerance, for one near it. In each round,
+/// every rank counts how many of its values reach each of 31 probes (magnitudes), and an allreduce sums the counts.
 template <element T>
 class threshold_search {
   using key = kernel::magnitude<T>;

@@ -19,7 +19,7 @@ struct block_counts {
 /// The state that a call leaves for the next call, equal on all ranks except `counts.sent`.
 struct owners_state {
   std::uint64_t calls = 0;            ///< the number of calls so far
-  std::uint64_t global_threshold = 1; ///< the least magnitude in the last result, as returned by kernel::magnitude_of
+  std::uint64_t global_threshold = 1; ///< magnitudes from which the last result began (kernel::magnitude_of)
   /// The P + 1 boundaries of the owners' ranges. On a tree, each range consists of cells (see tree_cells), and the
   /// vector contains the boundaries of all cells.
   std::vector<std::uint64_t> boundaries{};

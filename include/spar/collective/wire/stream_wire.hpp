@@ -127,7 +127,8 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
   return out;
 }
 
-/// Returns a view of the entries in the received message `in`, whose indices are checked `when` the caller wants it.
+/// Returns a view of the entries in the received message `in`. Their indices are checked at once, unless the values are
+/// in device memory and `when` is `later`.
 template <element T, index_type Index, transport Net, class Codec>
 answer<Net, stream_view<T, Index>> borrow(channel<Net> net, const Codec& codec, const message_buffer& in,
                                           index_range range, index_check when) {
@@ -257,8 +258,8 @@ class incoming : public message_buffer {
   using message_buffer::message_buffer;
 
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
-  /// malformed; the indices are checked `when` the caller wants it. Releases the message
-  /// of an encoded stream after decoding, because the sender may wait for the release.
+  /// malformed; `when` is as for `borrow`. Releases the message of an encoded stream after decoding, because the sender
+  /// may wait for the release.
   template <transport Net>
   answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range,
                                           index_check when = index_check::now) {
@@ -292,7 +293,7 @@ class incoming<Storage, T, Index> : public message_buffer {
   using message_buffer::message_buffer;
 
   /// Returns the received stream, whose indices must lie in `range`. Throws `corrupt_message` if the stream is
-  /// malformed; the indices are checked `when` the caller wants it.
+  /// malformed; `when` is as for `borrow`.
   template <transport Net>
   [[gnu::noinline]] answer<Net, stream_view<T, Index>> view(channel<Net> net, const Storage& store, index_range range,
                                                             index_check when = index_check::now) const {

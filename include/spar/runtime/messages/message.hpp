@@ -25,7 +25,9 @@ enum class wire_format : std::uint8_t {
   sparse = 1,      ///< piece 0: the indices of `count` entries; piece 1: their values
   dense = 2,       ///< piece 0, continued in piece 1 if present: `count` values
   block_coded = 3, ///< piece 0, continued in piece 1 if present: the bytes of a block codec
-  parts = 4,       ///< piece 0: where each stream ends (64 bits each); piece 1: all indices; piece 2: all values
+  /// piece 0: where each stream ends (64 bits each); piece 1: all indices; piece 2: all values. With `count` 0, a flag
+  /// in place of a slice that a rank withholds (see withheld_slice)
+  parts = 4,
   /// piece 0: bytes of a stream codec for `count` entries; piece 1, if any: size and format per stream, or, in a
   /// `mixed_message`, numbers, with sets and values in piece 2
   entries_coded = 5,
@@ -48,7 +50,7 @@ struct call_form {
 struct signature {
   std::uint64_t digest = 0;        ///< hash of the algorithm, its options, the dimension, the types and `form->hash`
   element_code element{};          ///< the type of the values
-  element_code index{};            ///< the type of the indices; none for dense values
+  element_code index{};            ///< the type of the indices; uint32 for dense values
   rank_t root = -1;                ///< the root, for error messages; -1 if the algorithm has none
   std::uint64_t dimension = 0;     ///< the dimension n
   const call_form* form = nullptr; ///< names of algorithm and operation, for error messages; null if unknown

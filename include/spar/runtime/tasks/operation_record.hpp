@@ -17,7 +17,7 @@ namespace spar {
 /// The base class of the records in which transports keep their sends and receives. Only the rank that started an
 /// operation changes the members of this class.
 struct operation_record : detail::link {
-  bool done = false;               ///< whether the operation has ended without an error
+  bool done = false;               ///< whether the operation has ended; `error` says how
   bool receives = false;           ///< whether the operation is a receive
   rank_t peer = 0;                 ///< the source of a receive, the destination of a send
   tag_t tag = 0;                   ///< the tag of the message

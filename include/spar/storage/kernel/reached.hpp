@@ -13,7 +13,7 @@ namespace spar::kernel {
 
 /// The greatest number of magnitudes (probes) that one count takes.
 inline constexpr std::size_t most_probes = 31;
-/// Element j is the number of values that reach exactly j probes.
+/// Element j > 0 is the number of values that reach exactly j probes. Element 0 has it only for `most_probes` probes.
 using reached_counts = std::array<std::uint64_t, most_probes + 1>;
 
 /// Counts the values that reach the ascending `probes`, of which there are 1, 2 or `most_probes`.

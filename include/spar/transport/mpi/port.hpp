@@ -35,7 +35,7 @@ class mpi_port : public endpoint {
   mpi_port(detail::mpi_founders&& ranks, const mpi_options& options, const network_model& network)
       : endpoint(ranks.rank(), ranks.size(), pool_owner(*options.memory)), comm_(detail::owned_communicator::none()),
         control_(size()), options_(options), segments_(size()), owners_(room()),
-        leaving_(static_cast<std::size_t>(size()), room()),
+        departing_(static_cast<std::size_t>(size()), room()),
         requests_(room() * detail::mpi_segments::window) { // reserved memory takes no pages until it is used
     set_network(network);
     comm_ = ranks.join();
@@ -60,15 +60,15 @@ class mpi_port : public endpoint {
         look_after_leaving();
         try_poll_control();
         if (dead()) drain();
-        if (leaving_.count() == 0)
+        if (departing_.count() == 0)
           control_->end_with(control_message::purpose::left, dead() ? std::string_view() : calls.text());
-        if (now() >= end || (leaving_.count() == 0 && (!dead() || control_->all_have_ended()))) break;
+        if (now() >= end || (departing_.count() == 0 && (!dead() || control_->all_have_ended()))) break;
       }
     } catch (...) { // a destructor cannot report that the last messages have not left
     }
     control_->end_with(control_message::purpose::gone, ""); // unless this rank has left
-    const bool lost = lost_ || leaving_.count() > 0;
-    if (lost_) leaving_.keep_forever(); // MPI may still write to an envelope
+    const bool lost = lost_ || departing_.count() > 0;
+    if (lost_) departing_.keep_forever(); // MPI may still write to an envelope
     control_.retire(std::move(comm_), dead(), lost, deadline());
   }
 
@@ -100,33 +100,33 @@ class mpi_port : public endpoint {
   /// A send or receive in flight, which owns requests in the wait set.
   struct request_owner : operation_record {
     request_owner* next = nullptr;
-    std::size_t outstanding = 0; // number of requests of this operation that have not completed
-    envelope* cover = nullptr;
+    std::size_t outstanding = 0;    // number of requests of this operation that have not completed
+    envelope* cover = nullptr;      // the envelope of the message
     std::size_t piece = max_pieces; // index of the piece that contains the next segment to post
     std::size_t at = 0;             // byte offset of the next segment in its piece
     std::size_t posted = 0;         // number of segments posted so far
     payload_views pieces{};         // sends only: the payload
-    bool left = false;              // sends only: whether the operation is cancelled, but MPI still reads the payload
+    bool cancelled = false;         // sends only: whether the operation has failed while MPI still reads the payload
     bool opened = false;            // receives only: whether the envelope has arrived
     message_buffer* into = nullptr; // receives only: the destination
   };
   using wait_set = detail::mpi_wait_set<request_owner>;
 
-  // If a message that is sent entirely from its envelope has at most `eager_bytes` bytes and fewer than `max_leaving`
+  // If a message that is sent entirely from its envelope has at most `eager_bytes` bytes and fewer than `max_departing`
   // messages are in flight, its send ends at once; otherwise, the request joins the wait set when a coroutine awaits
   // the send. MPI normally sends short messages without further calls by the sender; if MPI needs a call, a message
   // whose send has ended is late, but not lost.
   static constexpr std::size_t eager_bytes = 1024; // bytes, below the eager limits of Open MPI and MPICH
-  static constexpr std::size_t max_leaving = 64;
+  static constexpr std::size_t max_departing = 64;
 
  public:
   operation<mpi_port, request_owner> send(const message_pieces& out, rank_t peer, tag_t tag) {
     if (cut_ > 0) post_all(peer, tag); // the new message must not overtake segments of earlier messages
-    envelope* cover = leaving_.acquire();
+    envelope* cover = departing_.acquire();
     const std::size_t bytes = write_envelope(out, cover->bytes.data());
     const bool enclosed = is_enclosed(out.head);
     request_owner* s = nullptr;
-    if (!enclosed || bytes > eager_bytes || leaving_.count() >= max_leaving)
+    if (!enclosed || bytes > eager_bytes || departing_.count() >= max_departing)
       s = begin(false, peer, tag, enclosed ? nullptr : cover);
     operation<mpi_port, request_owner> sending(*this, s); // before the first request, which it cancels after an error
     requests_.make_room();
@@ -136,7 +136,7 @@ class mpi_port : public endpoint {
         "MPI_Isend");
     if (enclosed) { // nothing is sent from the caller's memory: the envelope belongs to this rank
       if (s != nullptr) s->outstanding = 1;
-      leaving_.add(*cover, request, s);
+      departing_.add(*cover, request, s);
     } else {
       add(request, s, true);
       s->pieces = out.pieces;
@@ -146,7 +146,7 @@ class mpi_port : public endpoint {
   }
 
   operation<mpi_port, request_owner> receive(message_buffer& in, rank_t source, tag_t tag) {
-    request_owner* r = begin(true, source, tag, leaving_.acquire());
+    request_owner* r = begin(true, source, tag, departing_.acquire());
     r->into = &in;
     requests_.make_room();
     MPI_Request request = MPI_REQUEST_NULL;
@@ -172,13 +172,13 @@ class mpi_port : public endpoint {
   }
 
   void post(const control_message& note, rank_t peer) {
-    leaving_.post(note, peer, detail::mpi_control::notes, control_->get());
+    departing_.post(note, peer, detail::mpi_control::notes, control_->get());
   }
 
   void abandon(request_owner* r) {
     if (r->outstanding > 0) cancel(r);
     if (r->outstanding > 0) { // MPI still reads the buffer of a send
-      r->left = true;
+      r->cancelled = true;
       return begin_loan();
     }
     recycle(r);
@@ -193,21 +193,21 @@ class mpi_port : public endpoint {
     r->begin(receives, peer, tag);
     r->outstanding = 0;
     r->piece = max_pieces;
-    r->left = false;
+    r->cancelled = false;
     r->opened = false;
     r->cover = cover;
     return r;
   }
 
   void recycle(request_owner* r) noexcept {
-    if (r->cover != nullptr) leaving_.recycle(std::exchange(r->cover, nullptr));
+    if (r->cover != nullptr) departing_.recycle(std::exchange(r->cover, nullptr));
     owners_.recycle(r);
   }
 
   /// Does nothing if a coroutine is ready. Otherwise, polls MPI once or, if `block` is true, until a request has
   /// completed, a coroutine is ready, or the communicator is dead. Also polls only once if the scheduler polls.
   void poll(bool block) {
-    if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of testing `leaving_`
+    if (scheduler().idle()) look_after_leaving(); // at the start of a wait, which hides the cost of the tests
     for (std::uint32_t polls = 1; scheduler().idle(); ++polls) {
       if (block && requests_.empty() && !waits().any() && !waits().any_idle() && !dead() && !scheduler().polls()) {
         raise<deadlock>({"rank ", rank(), " would wait forever, because it has no call or message in flight"});
@@ -229,7 +229,7 @@ class mpi_port : public endpoint {
 
   /// Recycles the envelopes of messages that have left, and moves the requests that a coroutine awaits to the wait set.
   void look_after_leaving() {
-    leaving_.test(
+    departing_.test(
         [this](request_owner* sender) {
           sender->outstanding = 0;
           sender->complete(scheduler());
@@ -303,10 +303,10 @@ class mpi_port : public endpoint {
   void end(const wait_set::slot& completed, const MPI_Status& status) {
     request_owner* r = completed.owner;
     --r->outstanding;
-    if (r->left && r->outstanding == 0) {
+    if (r->cancelled && r->outstanding == 0) {
       end_loan();
       recycle(r);
-    } else if (r->left || r->done) { // the operation has failed already
+    } else if (r->cancelled || r->done) { // the operation has failed already
       return;
     } else {
       complete_part(r, completed.is_envelope, status);
@@ -349,7 +349,7 @@ class mpi_port : public endpoint {
   /// not completed. Cancels receives, and waits for those that MPI cannot cancel, at most until `patience()`; MPI may
   /// then still write to the buffer of a request that has not completed.
   void cancel(request_owner* r) noexcept {
-    r->outstanding -= leaving_.forget(r);
+    r->outstanding -= departing_.forget(r);
     // Cancels the last receive first: otherwise a segment in flight could match a later receive of the same operation.
     for (std::size_t i = requests_.size(); i-- > 0;) {
       if (requests_[i].owner != r) continue;
@@ -358,7 +358,7 @@ class mpi_port : public endpoint {
         MPI_Cancel(&request); // no effect if a part of the message has arrived; the rest may never come
         if (!ends(request)) r->cover = nullptr, lost_ = true;
       } else if (requests_[i].is_envelope) {
-        leaving_.add(*std::exchange(r->cover, nullptr), request, nullptr);
+        departing_.add(*std::exchange(r->cover, nullptr), request, nullptr);
       } else {
         int sent = 0;
         MPI_Test(&request, &sent, MPI_STATUS_IGNORE);
@@ -382,7 +382,7 @@ class mpi_port : public endpoint {
     control_->end_with(control_message::purpose::gone, "");
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       request_owner* const r = requests_[i].owner;
-      if (r == nullptr || !r->left) continue;
+      if (r == nullptr || !r->cancelled) continue;
       requests_.release(i);
       if (--r->outstanding > 0) continue;
       end_loan();
@@ -446,7 +446,7 @@ class mpi_port : public endpoint {
   mpi_options options_;
   detail::mpi_segments segments_;
   detail::slab<request_owner> owners_;
-  departures leaving_; // the messages in flight that are sent from memory of this port
+  departures departing_; // the messages in flight that are sent from memory of this port
   wait_set requests_;
   std::size_t cut_ = 0; // number of operations with segments still to be posted
 };
