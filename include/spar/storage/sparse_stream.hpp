@@ -162,7 +162,8 @@ class stream_view {
 };
 
 /// Returns a sparse view of entries in the caller's memory, with the arrays `indices` and `values`. The indices must be
-/// strictly ascending and below n; `sparse_view` does not check them, but collectives do. Rejects a temporary vector or
+/// strictly ascending and below n (`coalesce` makes a stream of others); `sparse_view` does not check them, but
+/// collectives do. Rejects a temporary vector or
 /// array, which would be gone when the view is used.
 template <class Indices, class Values>
 auto sparse_view(std::uint64_t n, Indices&& indices, Values&& values) {
@@ -188,14 +189,19 @@ auto dense_view(Values&& values) {
 
 namespace detail {
 
-/// The part of `validate` that does not read the indices.
-template <element T, index_type Index>
-void validate_counts(const stream_view<T, Index>& v) {
-  const std::uint64_t n = v.dimension();
+/// Throws `invalid_argument` unless the type Index can represent every index below n.
+template <index_type Index>
+void check_dimension(std::uint64_t n) {
   if (n > 0 && n - 1 > std::numeric_limits<Index>::max()) {
     raise<invalid_argument>(
         {"the dimension ", n, " is too large for ", 8 * sizeof(Index), "-bit indices; use 64-bit indices"});
   }
+}
+/// The part of `validate` that does not read the indices.
+template <element T, index_type Index>
+void validate_counts(const stream_view<T, Index>& v) {
+  const std::uint64_t n = v.dimension();
+  check_dimension<Index>(n);
   if (v.is_dense()) {
     if (v.first() != 0 || v.count() != n) {
       raise<invalid_argument>({"a dense stream of dimension ", n, " has ", v.count(), " values from index ", v.first(),
@@ -221,8 +227,9 @@ void validate_indices(std::span<const Index> indices, std::uint64_t n) {
   };
   if (indices[bad] >= n) wrong("; expected indices below the dimension ", n, "");
   if (indices[bad] == indices[bad - 1])
-    wrong(" and index ", indices[bad - 1], " at the entry before: indices must be unique");
-  wrong(", but index ", indices[bad - 1], " at the entry before: indices must ascend");
+    wrong(" and index ", indices[bad - 1],
+          " at the entry before: indices must be unique, as spar::coalesce makes them");
+  wrong(", but index ", indices[bad - 1], " at the entry before: indices must ascend, as spar::coalesce makes them");
 }
 
 } // namespace detail
