@@ -4,9 +4,12 @@
 
 #include "../ranks.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/optimizer/sgd.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/storage/mx.hpp>
+#include <spar/storage/named_codec.hpp>
 #include <spar/system/eager_sgd.hpp>
 
 #include <fmt/format.h>
@@ -15,6 +18,8 @@
 #include <array>
 #include <charconv>
 #include <stdexcept>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace images {
@@ -35,13 +40,35 @@ struct by_mpi final : exchange {
   double bytes_unseen(double n, double P) const override { return 2 * n * (P - 1) / P * sizeof(float); }
 };
 
-/// The same sum with spar.
+/// The same sum with spar, by an allreduce of dense values.
+template <class Algorithm>
 struct by_dense final : exchange {
+  Algorithm algorithm;
+
+  explicit by_dense(const Algorithm& by) : algorithm(by) {}
   update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
-    spar::sgd_step(world, weights, gradient, rate, spar::cheapest{});
+    spar::sgd_step(world, weights, gradient, rate, algorithm);
     return {};
   }
 };
+
+/// The relative error R of the codec "bound:R". Throws std::runtime_error if R is not a number in (0, 1).
+double relative_of(const std::string_view codec) {
+  const std::string_view number = codec.substr(codec.find(':') + 1);
+  double share = 0;
+  const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), share);
+  if (error != std::errc{} || stop != number.data() + number.size() || !(share > 0 && share < 1))
+    throw std::runtime_error(fmt::format("the error of bound must be above 0 and below 1, not '{}'", number));
+  return share;
+}
+
+/// Calls `f` with the codec of that name. Throws if there is none.
+template <class F>
+auto with_codec(std::string_view name, F f) {
+  if (name == "mx:e2m1") return f(spar::storage::mx<spar::storage::e2m1>{});
+  if (name.starts_with("bound:")) return f(spar::storage::bound{.relative = relative_of(name)});
+  return f(spar::storage::named_codec(name));
+}
 
 /// Error feedback: sums the selected entries of the gradient, and keeps the rest as a residual.
 template <class Reduce>
@@ -88,6 +115,17 @@ std::unique_ptr<exchange> plain(const setting&) {
   return std::make_unique<By>();
 }
 
+std::unique_ptr<exchange> dense(const setting&) { return std::make_unique<by_dense<spar::cheapest>>(spar::cheapest{}); }
+
+/// Creates a system that encodes what it sends: a codec, and a schedule for dense values.
+template <class Schedule>
+std::unique_ptr<exchange> encoded(const setting& its) {
+  return with_codec(its.codec, [](const auto& codec) -> std::unique_ptr<exchange> {
+    const auto algorithm = spar::compose(codec, Schedule{});
+    return std::make_unique<by_dense<std::remove_const_t<decltype(algorithm)>>>(algorithm);
+  });
+}
+
 /// Creates a system with error feedback that selects k entries.
 template <class Reduce>
 std::unique_ptr<exchange> top_k(const setting& its) {
@@ -106,7 +144,7 @@ std::unique_ptr<exchange> eager(const setting& its) {
 
 constexpr std::array known_systems{
     known_system{"mpi", 0, plain<by_mpi>},
-    known_system{"dense", 0, plain<by_dense>},
+    known_system{"dense", 0, dense},
     known_system{"topka", '@', top_k<spar::topka<float>>},
     known_system{"gaussiank", '@', top_k<spar::gaussiank<float>>},
     known_system{"sparcml_q4", '@', top_k<sparcml_q4>},
@@ -118,17 +156,20 @@ constexpr std::array known_systems{
     known_system{"eager_solo", 0, eager<spar::solo>},
     known_system{"eager_majority", 0, eager<spar::majority>},
     known_system{"quorum", ':', eager<spar::quorum>},
+    known_system{"ring", '+', encoded<spar::ring>},
+    known_system{"rec_doubling", '+', encoded<spar::recursive_doubling>},
+    known_system{"two_shot", '+', encoded<spar::two_shot>},
 };
 
 } // namespace
 
 named_system system_of(const std::string& name) {
-  named_system found{name, 0.01, 1, nullptr};
+  named_system found{name, 0.01, 1, {}, nullptr};
   std::size_t at = std::string::npos; // of the mark
   std::string all;
   for (const known_system& known : known_systems) {
     // The mark is behind the known name, which may contain a colon itself.
-    const std::size_t end = name.find_first_of("@:", known.name.size());
+    const std::size_t end = name.find_first_of(known.mark == '+' ? "+" : "@:", known.name.size());
     if (known.name == name.substr(0, end)) {
       found.known = &known;
       at = end;
@@ -143,6 +184,12 @@ named_system system_of(const std::string& name) {
   const char mark = at == std::string::npos ? char{} : name[at];
   if (known.mark == ':' && mark != ':')
     throw std::runtime_error(fmt::format("{0} needs a number, as in {0}:4", known.name));
+  if (known.mark == '+') {
+    if (mark != '+') throw std::runtime_error(fmt::format("{0} needs a codec, as in {0}+zfp:8", known.name));
+    found.codec = name.substr(at + 1);
+    with_codec(found.codec, [](const auto&) {});
+    return found;
+  }
   if (mark == 0) return found;
   if (mark != known.mark) {
     throw std::runtime_error(mark == ':'

@@ -44,23 +44,26 @@ struct setting {
   spar::mpi* world;
   std::uint64_t n, k; // number of entries of the gradient, and number of entries to select
   spar::rank_t quorum;
+  std::string_view codec;
   std::uint64_t seed;
 };
 
 struct known_system {
   std::string_view name;
-  char mark; // what may follow the name: '@' and a density (optional), or ':' and a quorum (required); 0 for nothing
+  char mark; // what may follow the name: '@' and a density (optional), ':' and a quorum (required), or '+' and a codec
+             // (required); 0 for nothing
   std::unique_ptr<exchange> (*make)(const setting&);
 
   constexpr bool selects() const { return mark == '@'; } // whether it selects k entries
 };
 
-/// A system as named by the user: "topka" or "ok_topk+coded:bf16", with a density other than 1 % "topka@0.02", or
-/// "quorum:4".
+/// A system as named by the user: "topka" or "ok_topk+coded:bf16", with a density other than 1 % "topka@0.02",
+/// "quorum:4", or "ring+zfp:8".
 struct named_system {
   std::string name;
   double density;
   spar::rank_t quorum;
+  std::string codec;
   const known_system* known;
 
   std::uint64_t selected_of(std::size_t n) const {
@@ -68,8 +71,8 @@ struct named_system {
   }
 };
 
-/// Parses the name of a system. Throws std::runtime_error if the name is invalid, and spar::invalid_argument for a
-/// quorum out of range.
+/// Parses the name of a system. Throws std::runtime_error if the name is invalid, and spar::invalid_argument for an
+/// unknown codec or a quorum out of range.
 named_system system_of(const std::string& name);
 
 } // namespace images

@@ -55,7 +55,7 @@ struct training {
   training(spar::mpi& world, const named_system& chosen, const options& how, std::uint64_t from)
       : system(chosen), seed(from), model({how.neurons[0], how.neurons[1]}, from), gradient(model.weights.size()),
         k(system.selected_of(gradient.size())),
-        by(system.known->make({&world, gradient.size(), k, system.quorum, seed})) {}
+        by(system.known->make({&world, gradient.size(), k, system.quorum, system.codec, seed})) {}
 
   named_system system;
   std::uint64_t seed;

@@ -46,6 +46,7 @@ with tempfile.TemporaryDirectory() as directory:
     few = "--limit 1000 --epochs 2 --batch 16".split()
     every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded"]
     every += ["ok_topk+coded:bf16", "ok_topk+pruned", "ok_topk@0.02", "ok_topk+coded:bf16@0.02"]
+    every += ["ring+zfp:8", "rec_doubling+qsgd:8", "two_shot+mx:e2m1", "two_shot+bound:1e-2", "ring+bound:1e-2"]
     script = [ROOT / "scripts/train_images", "--mpi", flavour]
     found = train(results, *few, "--systems", ",".join(every), "--seeds", "2", command=script)
     expect(list(found) == every, f"the systems are {list(found)}")
@@ -73,6 +74,12 @@ with tempfile.TemporaryDirectory() as directory:
     expect(sent["mpi"] == 4 * 2 * PARAMETERS * 3 / 4, f"MPI sends {sent['mpi']} bytes a step")
     expect(sent["mpi"] < sent["dense"] < 1.01 * sent["mpi"], f"dense sends {sent['dense']} bytes a step")
     expect(8 * 3 * k < sent["topka"] < 1.01 * 8 * 3 * k, f"topka sends {sent['topka']} bytes a step")
+    for name, bits in {"ring+zfp:8": 8, "two_shot+mx:e2m1": 4.25}.items():
+        share = sent[name] / sent["dense"]
+        expect(bits / 32 < share < 1.02 * bits / 32, f"{name} sends {share} of the bytes of dense")
+    expect(sent["two_shot+bound:1e-2"] < sent["dense"] / 4, f"bound sends {sent['two_shot+bound:1e-2']} bytes a step")
+    learnt = [found[f"{by}+bound:1e-2"]["history"][1]["accuracy"] for by in ("ring", "two_shot")]
+    expect(learnt[0] == learnt[1], f"by two schedules, bound learns {learnt}")
     words = found["topka"]["words_per_step"]  # with the size of each stream
     expect(words == 2 * 3 * (k + 1), f"topka sends {words} words a step")
     expect(8 * 1.5 * k < sent["gtopk"] < 1.01 * 8 * 1.5 * k, f"gtopk sends {sent['gtopk']} bytes a step")
@@ -136,7 +143,6 @@ with tempfile.TemporaryDirectory() as directory:
     run(*on_ranks(2), "--systems", "fast", status=2, says="there is no system 'fast'")
     for arguments, says in {
         "--systems fast": "there are: mpi, dense, topka",
-        "--systems ok_topk+coded": "there is no system 'ok_topk+coded'",
         "--systems ok_topk:bf16": "ok_topk takes no quorum",
         "--systems ok_topk+coded:bf16:4": "ok_topk+coded:bf16 takes no quorum",
         "--systems ok_topk+coded:bf16@x": "not 'x'",
@@ -146,6 +152,11 @@ with tempfile.TemporaryDirectory() as directory:
         "--systems eager_solo@0.1": "it takes no density",
         "--systems dense:1": "dense takes no quorum",
         "--systems quorum": "quorum needs a number, as in quorum:4",
+        "--systems ring": "ring needs a codec, as in ring+zfp:8",
+        "--systems two_shot+zfp:2": "the zfp rate is 2",
+        "--systems ring+zip": "unknown codec 'zip'",
+        "--systems ring+bound:0": "the error of bound must be above 0 and below 1, not '0'",
+        "--systems ok_topk+zfp:8": "there is no system 'ok_topk+zfp:8'",
         "--systems quorum:x": "a quorum must be a number, not 'x'",
         "--systems quorum:2": "the quorum is 2; expected 1 to 1, the number of ranks",
         "--imbalance some": "--imbalance must be none, one or rotating, not 'some'",

@@ -145,6 +145,8 @@ TEST(Measure, AChangedValueOnOneRankIsWrong) {
   const auto row = measured([](auto& systems) { systems.add("own", defective<changes_a_value>{}); });
   EXPECT_FALSE(row.correct());
   EXPECT_EQ(row.measured.max_error, 0.25);
+  EXPECT_DOUBLE_EQ(row.measured.mean_error, 0.25 / 10000); // of 10000 values, one is wrong
+  EXPECT_DOUBLE_EQ(row.measured.rms_error, 0.25 / 100);
   EXPECT_FALSE(row.measured.same_bits);
 }
 

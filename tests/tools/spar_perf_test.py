@@ -16,8 +16,8 @@ import tempfile
 
 KEYS = """system transport ranks n density type pattern nnz_in nnz_out messages words_sent words_received header_bytes
 compressions decompressions codec_seconds words_sent_mean words_received_mean seconds seconds_min seconds_max
-ratio_to_mpi alpha beta gamma_sparse gamma_dense gamma_coded alpha_shared bits_index bits_value max_error
-error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime skew delay latency_mean nap_mean
+ratio_to_mpi alpha beta gamma_sparse gamma_dense gamma_coded alpha_shared bits_index bits_value max_error mean_error
+rms_error error_bound correct input nnz_out_mean select_seconds epsilon tau tau_prime skew delay latency_mean nap_mean
 nap_min stale_max format times algbw busbw compared_to against_reference against_before machine words_bound
 phases memory""".split()
 
@@ -321,6 +321,19 @@ run(*"--systems ring+coded".split(), status=2, says="ring+coded: coded is for st
 run(*"--systems ok_topk+half".split(), status=2, says="a codec for vectors is only for dense ring")
 
 run(*"--systems ring+bf16 --type int32".split(), status=77, says="for float with 32-bit indices, not for ring+bf16")
+
+# The errors of one sum of normal values: zfp's have a mean, QSGD's have none; two_shot errs less than the ring.
+apart = "--systems ring+zfp:8,two_shot+zfp:8,two_shot+qsgd:8 --count 20000 --density 1 --ranks 4 --pattern gaussian"
+errs = [rows(*f"{apart} --transport {transport} --iterations 1 --check".split()) for transport in ("threads", "sim")]
+for (system, _), r in errs[0].items():
+    simulated = errs[1][system, 1]
+    for key in ("max_error", "mean_error", "rms_error") if "zfp" in system else (): # QSGD rounds at random
+        expect(abs(r[key] - simulated[key]) < 1e-9, f"{key} of {system}: {r[key]}, but simulated {simulated[key]}")
+    low, high = (0.1, 0.4) if "zfp" in system else (0, 0.05)
+    expect(low < r["mean_error"] / r["rms_error"] < high, f"the errors of {system} have the mean {r['mean_error']}")
+    expect(r["rms_error"] < r["max_error"] / 2, f"{system} errs by {r['rms_error']}, at most by {r['max_error']}")
+rms = {system: r["rms_error"] for (system, _), r in errs[0].items()}
+expect(rms["two_shot+qsgd:8"] < rms["two_shot+zfp:8"] < rms["ring+zfp:8"], f"the errors are {rms}")
 
 # Systems that select, with their residuals: over different steps, and over one step repeatedly.
 selecting = "topka,gaussiank,topkdsa,gtopk,ok_topk"

@@ -17,6 +17,19 @@
 
 namespace spar::perf {
 
+/// The errors of a result: the largest magnitude, the sum, and the sum of the squares.
+struct errors {
+  double largest = 0, sum = 0, squares = 0;
+
+  /// A NaN counts as an infinite error.
+  void add(double error) {
+    if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::abs(error));
+    sum += error;
+    squares += error * error;
+  }
+};
+
 /// The sums of all contributions, which are whole numbers and hence exact. If few indices have entries, only these
 /// indices are stored.
 class exact_sums {
@@ -29,9 +42,9 @@ class exact_sums {
   /// Adds the sums at the indices [first, first + out.size()) to `out`.
   void add_to(std::uint64_t first, std::span<double> out) const;
 
-  /// The largest |result - sum| over all n indices; infinite if the result is malformed or contains a NaN.
+  /// The differences result - sum at all n indices; infinite if the result is malformed or contains a NaN.
   template <class T, class Index>
-  [[nodiscard]] double max_error(const spar::stream_view<T, Index>& result) const;
+  [[nodiscard]] errors errors_of(const spar::stream_view<T, Index>& result) const;
 
  private:
   /// Iterates over the sums in ascending order of their indices; `index()` is n at the end.
@@ -57,29 +70,29 @@ class exact_sums {
 };
 
 template <class T, class Index>
-double exact_sums::max_error(const spar::stream_view<T, Index>& result) const {
-  constexpr double malformed = std::numeric_limits<double>::infinity();
+errors exact_sums::errors_of(const spar::stream_view<T, Index>& result) const {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  constexpr errors malformed{infinite, infinite, infinite};
   if (result.dimension() != n_ || (result.is_dense() && (result.first() != 0 || result.count() != n_)))
     return malformed;
-  double worst = 0;
+  errors found;
   cursor next(*this);
   std::uint64_t unseen = 0; // the smallest index that the next entry may have
   bool broken = false;
-  const auto wrong_by = [&](double error) { worst = error <= worst ? worst : error == error ? error : malformed; };
   result.for_each([&](Index index, T value) {
     broken = broken || index < unseen || index >= n_;
     if (broken) return;
     unseen = std::uint64_t{index} + 1;
-    for (; next.index() < index; next.advance()) wrong_by(next.sum()); // the result lacks these sums
+    for (; next.index() < index; next.advance()) found.add(-next.sum()); // the result lacks these sums
     std::int32_t due = 0;
     if (next.index() == index) {
       due = next.sum();
       next.advance();
     }
-    if (value != static_cast<T>(due)) wrong_by(std::abs(static_cast<double>(value) - due));
+    if (value != static_cast<T>(due)) found.add(static_cast<double>(value) - due);
   });
-  for (; next.index() < n_; next.advance()) wrong_by(next.sum());
-  return broken ? malformed : worst;
+  for (; next.index() < n_; next.advance()) found.add(-next.sum());
+  return broken ? malformed : found;
 }
 
 /// For a range of indices, the sum of all contributions minus the sum of all results, over all calls so far: this must
@@ -112,14 +125,11 @@ class balance {
     });
   }
 
-  /// The largest difference from `residuals`, the sum of all ranks' residuals in the range; infinite for NaN.
-  [[nodiscard]] double max_error(std::span<const double> residuals) const {
-    double worst = 0;
-    for (std::size_t i = 0; i < open_.size(); ++i) {
-      const double error = std::abs(open_[i] - residuals[i]);
-      worst = error <= worst ? worst : error == error ? error : std::numeric_limits<double>::infinity();
-    }
-    return worst;
+  /// The differences of `residuals`, the sum of all ranks' residuals in the range; infinite for NaN.
+  [[nodiscard]] errors errors_of(std::span<const double> residuals) const {
+    errors found;
+    for (std::size_t i = 0; i < open_.size(); ++i) found.add(residuals[i] - open_[i]);
+    return found;
   }
 
  private:

@@ -158,6 +158,12 @@ inline void note_active(record& r, const call_cost& call, bool partial, int rank
   r.least_active = std::min(r.least_active, active);
   r.most_stale = std::max(r.most_stale, call.stale);
 }
+/// Adds the errors of a result with n values.
+inline void note_errors(record& r, const errors& found, std::uint64_t n) {
+  r.max_error = std::max(r.max_error, found.largest);
+  r.mean_error = std::max(r.mean_error, std::abs(found.sum / static_cast<double>(n)));
+  r.rms_error = std::max(r.rms_error, std::sqrt(found.squares / static_cast<double>(n)));
+}
 inline void note_entries(record& r, std::uint64_t nnz) {
   r.nnz_out = std::max(r.nnz_out, nnz);
   r.total_nnz_out += nnz;

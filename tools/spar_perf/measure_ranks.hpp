@@ -81,7 +81,8 @@ inline void combine(measured_net& net, record& r, std::uint64_t hash) {
   spar::allreduce(net, std::span<double>(r.seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(r.select_seconds), any_size, spar::maximum{});
   spar::allreduce(net, std::span<double>(r.codec_seconds), any_size, spar::maximum{});
-  spar::allreduce(net, std::span<double>(&r.max_error, 1), any_size, spar::maximum{});
+  for (double* const error : {&r.max_error, &r.mean_error, &r.rms_error})
+    spar::allreduce(net, std::span<double>(error, 1), any_size, spar::maximum{});
   std::vector<std::uint64_t> largest{hash, ~hash}, total;
   for (const auto count : counts) {
     largest.push_back(r.largest.*count);
@@ -136,8 +137,10 @@ std::vector<record> measure(measured_net& net, const options& o, const workload&
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937_64 random(o.seed);
   const auto check_balance = [&](std::size_t s) {
-    const double error = balances[s].max_error(residuals_of_all(net, own[s].residual(), block));
-    records[s].max_error = std::max(records[s].max_error, error);
+    errors found = balances[s].errors_of(residuals_of_all(net, own[s].residual(), block));
+    for (double* const over_blocks : {&found.sum, &found.squares})
+      spar::allreduce(net, std::span<double>(over_blocks, 1), spar::recursive_doubling{});
+    note_errors(records[s], found, w.n);
   };
   const int calls = calls_of(o);
   std::optional<progress> shown;
@@ -185,7 +188,7 @@ std::vector<record> measure(measured_net& net, const options& o, const workload&
         r.error_bound += allowed_error<T>(w, systems[s].relative_error + systems[s].value_error, largest);
         if (!systems[s].partial) check_balance(s);
       } else if (o.check && i >= 0) {
-        r.max_error = std::max(r.max_error, sums->max_error(data.result));
+        note_errors(r, sums->errors_of(data.result), w.n);
       }
       if (o.check) hashes[s] = hashes[s] * 0x9E3779B97F4A7C15U + hash_of(data.result);
       data.sum = {};

@@ -77,7 +77,7 @@ void note(shared_state<T, Index>& shared, measured_net& net, rank_data<T, Index>
     note_entries(r, nonzeros(data.result));
     note_active(r, call, partial, static_cast<int>(net.size()));
   }
-  if (shared.sums != nullptr) r.max_error = std::max(r.max_error, shared.sums->max_error(data.result));
+  if (shared.sums != nullptr) note_errors(r, shared.sums->errors_of(data.result), data.n);
   if (shared.check) note_bits(shared, data);
   if (shared.traced) note_trace(shared, net, call);
   if (net.rank() > 0) data.sum = {}; // the caller still reads rank 0's result
@@ -229,7 +229,7 @@ record simulate_calls(const options& o, const workload& w, const spar::tree& top
   shared.residuals.resize(balanced ? w.n : 0);
   simulate(o, network_of(o, system, topology, 0), w.ranks,
            [&](spar::sim& net) { return simulated_calls(net, &shared); });
-  if (balanced) shared.all.max_error = open.max_error(shared.residuals);
+  if (balanced) note_errors(shared.all, open.errors_of(shared.residuals), w.n);
   state.ranks = std::move(shared.ranks);
   return std::move(shared.all);
 }
@@ -288,7 +288,7 @@ std::vector<record> measure_simulated(const options& o, const workload& w, const
           for (std::size_t x = 0; x < residual.size(); ++x) residuals[x] += static_cast<double>(residual[x]);
         }
         records[s].error_bound += allowed_error<T>(w, systems[s].relative_error + systems[s].value_error, largest);
-        records[s].max_error = std::max(records[s].max_error, balances[s].max_error(residuals));
+        note_errors(records[s], balances[s].errors_of(residuals), w.n);
       }
       shared.ranks[0].sum = {};
       if (shared.traced) continue;

@@ -361,6 +361,8 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   x["gamma_coded"] = o.model.gamma_coded;
   x["alpha_shared"] = o.model.alpha_shared;
   x["max_error"] = o.check ? json(m.max_error) : json();
+  x["mean_error"] = o.check ? json(m.mean_error) : json();
+  x["rms_error"] = o.check ? json(m.rms_error) : json();
   x["error_bound"] = o.check ? json(m.error_bound) : json();
   x["correct"] = o.check ? json(r.correct()) : json();
   if (o.transport == "sim") {

@@ -35,6 +35,8 @@ struct record {
   std::uint64_t nnz_out = 0;       ///< nonzero entries of the result, the largest number of any call
   std::uint64_t total_nnz_out = 0; ///< sum over all calls
   double max_error = 0;
+  double mean_error = 0; ///< magnitude of the mean of the errors of a call; the largest of any call
+  double rms_error = 0;  ///< root mean square of the errors of a call; the largest of any call
   double error_bound = 0;
   bool same_bits = true; ///< whether all ranks have bitwise identical results
 
