@@ -207,9 +207,9 @@ class any_selecting {
       selector_.template emplace<typename Algorithm::selector_type>(algorithm.select);
       reduce_ = [](const void* its, channel net, any_object* now, any_object* last, spar::sparse_stream<T, Index> mine,
                    spar::residual_view<T> residual, spar::sum op) {
-        return static_cast<const Algorithm*>(its)->reduce(net, &now->template get<typename Algorithm::state>(),
-                                                          &last->template get<typename Algorithm::report>(),
-                                                          std::move(mine), residual, op);
+        return static_cast<const Algorithm*>(its)->reduce_selected(net, &now->template get<typename Algorithm::state>(),
+                                                                   &last->template get<typename Algorithm::report>(),
+                                                                   std::move(mine), residual, op);
       };
     }
     reports_seconds_ = requires(typename Algorithm::report r) { r.select_seconds; };
