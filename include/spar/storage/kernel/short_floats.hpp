@@ -45,7 +45,6 @@ SPAR_HOST_DEVICE inline std::int32_t minus(std::int32_t a, std::int32_t b) noexc
   return __builtin_bit_cast(std::int32_t, __builtin_bit_cast(float, a) - __builtin_bit_cast(float, b));
 }
 
-#if defined(__x86_64__)
 using four_bits = lanes_of<4>::type;
 using four_floats = lanes_of<4>::float_type;
 
@@ -60,7 +59,6 @@ using four_floats = lanes_of<4>::float_type;
 [[gnu::always_inline]] inline four_bits minus(four_bits a, four_bits b) noexcept {
   return std::bit_cast<four_bits>(std::bit_cast<four_floats>(a) - std::bit_cast<four_floats>(b));
 }
-#endif
 
 } // namespace detail
 
