@@ -87,6 +87,7 @@ void compare(const char* type, int rounds) {
   std::vector<named> coders{{"portable", spar::kernel::detail::zfp_portable<T>}};
 #if defined(__x86_64__)
   if (spar::kernel::detail::has_zfp_avx2()) coders.push_back({"AVX2", spar::kernel::detail::zfp_avx2<T>});
+  if (spar::kernel::detail::has_zfp_avx512()) coders.push_back({"AVX-512", spar::kernel::detail::zfp_avx512<T>});
 #endif
   for (const bool is_smooth : {false, true}) {
     for (const unsigned rate : {4U, 8U, 16U}) {

@@ -17,6 +17,7 @@ ALLOWED = {
     ("core/compiler.hpp", "__CUDACC__"): "lets device code call a function of the host",
     ("storage/kernel/short_floats.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",
     ("storage/kernel/zfp/avx2.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",
+    ("storage/kernel/zfp/avx512.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",
     ("storage/kernel/zfp/coder.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",
     ("runtime/tasks/task.hpp", "__CUDACC__"): "works around the front end of nvcc, in functions with the same effect",
     ("cuda/kernel/language.cuh", "__CUDACC__"): "is nvcc or a double of the device, which no program combines",

@@ -16,7 +16,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string_view>
 
@@ -88,14 +87,10 @@ struct zfp {
   /// `unsupported::exact`.
   template <element T>
   [[nodiscard]] bool can_encode(std::span<const T> values) const {
-    constexpr T most = std::numeric_limits<T>::max() / 8;
-    const auto is_other = [](T x) {
-      return !(spar::detail::is_at_most(x, most) && spar::detail::is_at_most(-most, x));
-    };
-    std::size_t others = 0;
-    for (const T x : values) others += static_cast<std::size_t>(is_other(x));
-    if (others == 0) return true;
+    if (kernel::is_zfp_encodable(values.data(), values.size())) return true;
     if (non_finite == unsupported::exact) return false;
+    const auto is_other = [](const T& x) { return !kernel::is_zfp_encodable(&x, 1); };
+    const auto others = std::count_if(values.begin(), values.end(), is_other);
     const auto bad = std::find_if(values.begin(), values.end(), is_other);
     raise<invalid_argument>(
         {"zfp cannot encode ",

@@ -5,10 +5,12 @@
 
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/zfp/avx2.hpp>
+#include <spar/storage/kernel/zfp/avx512.hpp>
 #include <spar/storage/kernel/zfp/decode.hpp>
 #include <spar/storage/kernel/zfp/encode.hpp>
 
 #include <cstddef>
+#include <cstring>
 
 namespace spar::kernel::detail {
 
@@ -39,9 +41,18 @@ inline constexpr zfp_coder<T> zfp_portable{zfp_encode_portably<T, false>, zfp_en
 template <class T>
 inline constexpr zfp_coder<T> zfp_avx2{zfp_encode_by_avx2<T, false>, zfp_encode_by_avx2<T, true>,
                                        zfp_decode_by_avx2<T, false>, zfp_decode_by_avx2<T, true>};
+template <class T>
+inline constexpr zfp_coder<T> zfp_avx512{zfp_encode_by_avx2<T, false>, zfp_encode_by_avx2<T, true>,
+                                         zfp_decode_by_avx512<T>, zfp_decode_by_avx2<T, true>};
 inline bool has_zfp_avx2() {
   return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi") != 0 &&
          __builtin_cpu_supports("bmi2") != 0;
+}
+inline bool has_zfp_avx512() {
+  return has_zfp_avx2() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+         __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512vbmi") != 0 &&
+         __builtin_cpu_supports("gfni") != 0;
 }
 #endif
 
@@ -49,6 +60,7 @@ inline bool has_zfp_avx2() {
 template <class T>
 const zfp_coder<T>& zfp_best() {
 #if defined(__x86_64__) && !defined(__CUDACC__)
+  if (has_zfp_avx512()) return zfp_avx512<T>;
   if (has_zfp_avx2()) return zfp_avx2<T>;
 #endif
   return zfp_portable<T>;
@@ -98,9 +110,29 @@ void zfp_decode_by(const zfp_coder<T>& coder, const std::byte* in, std::size_t n
 
 namespace spar::kernel {
 
+/// Returns whether all n values are finite, with magnitudes of at most an eighth of the largest finite number.
+template <class T>
+bool is_zfp_encodable(const T* x, std::size_t n) {
+  using format = detail::zfp_format<T>;
+  using bits = typename format::bits;
+  // Such values have exponents below 2 * bias - 2. Adding the rest to the highest bit sets this bit for all others.
+  constexpr bits sign = bits{1} << (format::planes - 1);
+  constexpr bits rest = sign - (static_cast<bits>(2 * format::bias - 2) << format::mantissa);
+  typename detail::zfp_lanes<T>::bits all{};
+  constexpr std::size_t count = detail::zfp_lanes<T>::count;
+  for (; n >= count; n -= count, x += count) {
+    typename detail::zfp_lanes<T>::bits four;
+    std::memcpy(&four, x, sizeof(four));
+    all |= (four & ~sign) + rest;
+  }
+  bits any = 0;
+  for (std::size_t i = 0; i < count; ++i) any |= all[i];
+  for (std::size_t i = 0; i < n; ++i) any |= (__builtin_bit_cast(bits, x[i]) & ~sign) + rest;
+  return (any & sign) == 0;
+}
 /// Encodes n values in blocks of four values and `limit` bits, from 16 to 128: the bits of libzfp with the rate
 /// `limit` / 4, in whole 64-bit words. A block in which every |value| is below 2^-98 (double: 2^-962) is encoded as
-/// zeros. The values must be finite, with magnitudes of at most an eighth of the largest finite number.
+/// zeros. The values must be as `is_zfp_encodable` says.
 template <class T>
 [[gnu::noinline]] void encode_zfp(const T* x, std::size_t n, unsigned limit, std::byte* out) {
   detail::zfp_encode_by(detail::zfp_best<T>(), x, n, limit, out);
