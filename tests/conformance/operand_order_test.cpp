@@ -7,6 +7,8 @@
 #include <spar/collective/topk/balanced_owners.hpp>
 #include <spar/collective/topk/tree_of_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
+#include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 
@@ -296,6 +298,67 @@ TEST(documented_parentheses, of_dense_vectors) {
   expect_parentheses("one_shot", by_rank, spar::compose(spar::storage::dense{}, spar::one_shot{}));
   expect_parentheses("dsar_split", by_rank, spar::dsar_split{});
 }
+
+#ifdef SPAR_HAS_HALF
+
+template <class Algorithm>
+struct half_program {
+  Algorithm algorithm;
+  std::vector<std::vector<spar::half>>* x;
+  bool in_rows;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const std::span<spar::half> mine((*x)[static_cast<std::size_t>(net.rank())]);
+    auto pending = in_rows ? spar::start_allreduce(net, spar::rows<3>(mine), algorithm)
+                           : spar::start_allreduce(net, mine, algorithm);
+    co_await std::move(pending);
+  }
+};
+
+/// Sums of halves are added as floats, in the order of ranks, and rounded once for the `inside` ranks of each host, and
+/// once for all hosts.
+template <class Algorithm>
+void expect_one_rounding(spar::rank_t ranks, spar::rank_t inside, const Algorithm& algorithm) {
+  for (const bool in_rows : {false, true}) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
+    std::vector<std::vector<spar::half>> x(static_cast<std::size_t>(ranks), std::vector<spar::half>(270));
+    for (auto& mine : x)
+      for (spar::half& value : mine)
+        value = static_cast<spar::half>(std::ldexp(static_cast<int>(random() % 2001) - 1000,
+                                                   static_cast<int>(random() % 8) - 4)); // sums are exact as floats
+    x.back()[0] = 60'000, x[0][0] = 60'000, x[x.size() / 2][0] = -60'000; // some partial sums are too large for a half
+    const auto before = x;
+    run(mode::sim, ranks, half_program<Algorithm>{algorithm, &x, in_rows});
+    for (std::size_t i = 0; i < before[0].size(); ++i) {
+      float sum = 0;
+      for (std::size_t host = 0; host < before.size(); host += static_cast<std::size_t>(inside)) {
+        float of_host = 0;
+        for (std::size_t r = host; r < host + static_cast<std::size_t>(inside); ++r)
+          of_host += static_cast<float>(before[r][i]);
+        sum += inside == 1 ? of_host : static_cast<float>(static_cast<spar::half>(of_host));
+      }
+      for (const auto& mine : x)
+        ASSERT_EQ(mine[i], static_cast<spar::half>(sum))
+            << "P = " << ranks << ", index " << i << (in_rows ? ", rows" : "");
+    }
+  }
+}
+
+TEST(documented_parentheses, of_halves_have_one_rounding) {
+  for (const spar::rank_t ranks : {2, 3, 5, 8, 13, 35}) {
+    expect_one_rounding(ranks, 1, spar::compose(spar::storage::dense{}, spar::two_shot{.piece = 40}));
+    expect_one_rounding(ranks, 1, spar::compose(spar::storage::dense{}, spar::one_shot{.piece = 40}));
+  }
+  for (const spar::rank_t inside : {2, 3}) {
+    std::vector<spar::rank_t> host_of;
+    for (spar::rank_t r = 0; r < 4 * inside; ++r) host_of.push_back(r / inside);
+    const spar::tree_plans plans(spar::tree_of_hosts(host_of));
+    expect_one_rounding(4 * inside, inside,
+                        spar::compose(spar::storage::dense{}, spar::on_tree(plans), spar::two_shot{.piece = 40}));
+  }
+}
+
+#endif
 
 TEST(documented_parentheses, of_entries) {
   constexpr spar::selector::nonzeros some;

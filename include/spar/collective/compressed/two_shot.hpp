@@ -9,18 +9,24 @@
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/op.hpp>
 #include <spar/core/policy/slot.hpp>
+#include <spar/core/row.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
+#include <spar/storage/kernel/dense.hpp>
+#include <spar/storage/kernel/short_floats.hpp>
 #include <spar/storage/storage.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/workspace/workspace.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace spar {
@@ -58,12 +64,45 @@ task<void> in_lanes(channel<Net> net, std::size_t count, Piece piece) {
   for (auto& lane : running) lane.result();
 }
 
+/// A sum of values of 16 bits, or of rows of them, that are added as floats; only the result is rounded. No device has
+/// such values.
+template <element T>
+class float_sum {
+ public:
+  float_sum() = default;
+  float_sum(pool& memory, std::size_t n) : total_(memory, n * width), operand_(memory, n * width) {}
+  void start(std::span<const T> values) { decode(values, total_); }
+  template <class Op>
+  void add(std::span<const T> values, Op op) {
+    decode(values, operand_);
+    kernel::reduce(total_.data(), std::as_const(operand_).data(), total_.size(), op);
+  }
+  void round(std::span<T> out) const {
+    kernel::encode_short<code>(total_.data(), total_.size(), std::as_writable_bytes(out).data());
+  }
+
+ private:
+  static constexpr std::size_t width = is_row<T> ? width_of<T> : 1;
+  using code =
+      std::conditional_t<code_of<component_of<T>> == element_code::float16, kernel::half_code, kernel::bfloat16_code>;
+  static void decode(std::span<const T> values, buffer<float>& to) {
+    kernel::decode_short<code>(std::as_bytes(values).data(), to.size(), to.data());
+  }
+
+  buffer<float> total_, operand_;
+};
+
 /// Reduces one message of each rank of `group`, in the order of ranks, to `sum`. The messages of the other ranks are
-/// `theirs`, and that of this rank is `own`.
+/// `theirs`, and that of this rank is `own`. Values of 16 bits are added as floats, and only the sum is rounded; no
+/// device has such values.
 template <transport Net, element T, reduction<T> Op, class Codec>
 task<void> reduce_in_order(channel<Net> net, rank_group group, piece_coder<Net, Codec> coder,
                            all_to_all<Net, message_buffer>* theirs, payload own, std::span<T> sum, Op op,
                            std::span<T> scratch) {
+  constexpr bool in_float = std::derived_from<Op, spar::sum> && reduction<Op, float> && is_floating<component_of<T>> &&
+                            sizeof(component_of<T>) == 2;
+  [[maybe_unused]] std::conditional_t<in_float, float_sum<T>, bool> total{};
+  if constexpr (in_float) total = float_sum<T>(net.memory(), sum.size());
   for (rank_t r = 0; r < group.count; ++r) {
     const rank_t i = (group.position(net.rank()) + group.count - r) % group.count; // group[r] is the i-th source
     payload message = own;
@@ -71,22 +110,28 @@ task<void> reduce_in_order(channel<Net> net, rank_group group, piece_coder<Net, 
       co_await theirs->arrival(i);
       message = coder.template arrived<T>((*theirs)[i], sum.size());
     }
-    if (r == 0) {
+    if constexpr (in_float) {
+      const std::span<T> decoded = scratch.first(sum.size());
+      coder.decode(message, decoded);
+      r == 0 ? total.start(decoded) : total.add(decoded, op);
+    } else if (r == 0) {
       coder.decode(message, sum);
     } else {
       coder.reduce(message, sum, op, scratch);
-      net.compute(sum.size());
     }
+    if (r > 0) net.compute(sum.size());
     if (i > 0) (*theirs)[i].release();
   }
+  if constexpr (in_float) total.round(sum);
 }
 
 } // namespace detail
 
 /// Allreduce of dense values in two hops. In the first, each rank encodes the blocks of the other ranks (see
 /// uniform_ownership) and sends each block to its owner. The owner adds the decoded blocks, and its own values as they
-/// are, in the order of ranks. In the second hop, the owner encodes the sum once and sends it to all other ranks. All
-/// ranks, also the owner, use the decoded values, so all ranks have the same bits.
+/// are, in the order of ranks: values of 16 bits as floats, whose sum is rounded once. In the second hop, the owner
+/// encodes the sum once and sends it to all other ranks. All ranks, also the owner, use the decoded values, so all
+/// ranks have the same bits.
 ///
 /// If P > 1, a rank encodes P blocks, decodes 2 P - 1 blocks, and sends 2 (P - 1) / P times the bytes of the encoded
 /// vector, as the ring does, in 2 (P - 1) messages. Blocks are sent in pieces of `piece` values, each of which is a
@@ -256,8 +301,8 @@ struct two_shot {
 };
 
 /// Allreduce of dense values in one hop, for short vectors. Each rank encodes its vector once and sends it to all other
-/// ranks. Each rank decodes the vectors of all ranks, also its own, and adds them in the order of ranks, so all ranks
-/// have the same bits.
+/// ranks. Each rank decodes the vectors of all ranks, also its own, and adds them in the order of ranks, values of 16
+/// bits as floats, whose sum is rounded once. So all ranks have the same bits.
 ///
 /// If P > 1, a rank encodes one vector, decodes P vectors, and sends P - 1 times the bytes of the encoded vector in
 /// P - 1 messages. Vectors are sent in pieces of `piece` values, each of which is a message.
