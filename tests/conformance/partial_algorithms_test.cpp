@@ -4,7 +4,9 @@
 #include "support/collectives.hpp"
 #include "support/partial_program.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/storage/zfp.hpp>
 
 #include <gtest/gtest.h>
 
@@ -223,6 +225,39 @@ TEST(partial_algorithms, of_streams_in_a_code_have_the_total_of_coordinates) {
   expect_totals_of_codes<spar::recursive_doubling>(
       [](spar::rank_t ranks) { return std::bit_width(static_cast<unsigned>(ranks)) + 1; }); // floor(log2 P) + 2
 #endif
+}
+
+/// The sum of all rounds is that of all calls, within `relative` of what the largest value of each call might be.
+template <class Algorithm, class Participation>
+void expect_totals_of_values(const Participation& who, Algorithm (*make)(), double relative) {
+  for_some_seeds([&](spar::rank_t ranks, std::uint64_t seed) {
+    const totals all = totals_of<float>(ranks, who, seed, make);
+    const std::vector<float> expected = sum_of(all.brought);
+    const double bound = relative * 2000 * static_cast<double>(marked.calls) * ranks;
+    for (std::size_t i = 0; i < totals::n; ++i) EXPECT_NEAR(all.results[0][i], expected[i], bound) << "index " << i;
+  });
+}
+
+TEST(partial_algorithms, of_dense_values_in_a_code_have_the_total_of_all_calls) {
+  using namespace spar::storage;
+  expect_totals_of_values(spar::majority{}, +[] { return spar::compose(qsgd<8>{}, spar::two_shot{.piece = 7}); }, 0.02);
+  expect_totals_of_values(spar::solo{}, +[] { return spar::compose(zfp{.rate = 16}, spar::one_shot{}); }, 0.02);
+  expect_totals_of_values(spar::quorum{1}, +[] { return spar::compose(bound{.error = 0.25}, spar::two_shot{}); }, 0);
+#if SPAR_ALL_CASES
+  expect_totals_of_values(spar::solo{}, +[] { return spar::compose(bound{.error = 0.25}, spar::ring{.piece = 7}); }, 0);
+  expect_totals_of_values(spar::quorum{1}, +[] { return spar::compose(qsgd<8>{}, spar::one_shot{}); }, 0.02);
+  expect_totals_of_values(spar::majority{}, +[] { return spar::compose(zfp{.rate = 16}, spar::two_shot{}); }, 0.02);
+#endif
+}
+
+TEST(partial_algorithms, with_error_feedback_dense_values_that_are_rounded_lose_nothing) {
+  using namespace spar::storage;
+  EXPECT_TRUE(nothing_is_lost(
+      spar::majority{},
+      +[] { return spar::with_error_feedback<float>(spar::compose(as_bfloat16{}, spar::two_shot{})); }));
+  EXPECT_TRUE(nothing_is_lost(
+      spar::solo{},
+      +[] { return spar::with_error_feedback<float>(spar::compose(bound{.error = 2}, spar::one_shot{})); }));
 }
 
 /// The selector selects all of the one entry per call: an entry that missed its round is selected in the next one.
