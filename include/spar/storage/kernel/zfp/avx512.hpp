@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decodes groups of zfp blocks by AVX-512, for processors that also have VBMI and GFNI: Ice Lake, Zen 4 and later ones.
+// Encodes and decodes groups of zfp blocks of up to 64 bits by AVX-512, for processors that also have VBMI and GFNI:
+// Ice Lake, Zen 4 and later ones.
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
+#include <spar/storage/kernel/zfp/avx2.hpp>
 #include <spar/storage/kernel/zfp/codes.hpp>
+#include <spar/storage/kernel/zfp/encode.hpp>
 #include <spar/storage/kernel/zfp/lanes.hpp>
 
 #include <bit>
@@ -35,6 +38,28 @@ struct zfp_avx512_vectors {
     longs y;
     asm("vpermb %2, %1, %0" : "=v"(y) : "v"(index), "v"(table));
     return y;
+  }
+  /// The byte of each 16 bytes of `table` with the index in each byte.
+  SPAR_ZFP_AVX512 static longs look_in_16(bytes table, longs index) {
+    longs y;
+    asm("vpshufb %2, %1, %0" : "=v"(y) : "v"(table), "v"(index));
+    return y;
+  }
+  /// The byte of `table` and `table2` with the index in the lowest seven bits of each byte of `index`.
+  SPAR_ZFP_AVX512 static longs look(longs table, longs table2, longs index) {
+    asm("vpermi2b %2, %1, %0" : "+v"(index) : "v"(table), "v"(table2));
+    return index;
+  }
+  /// Sums of neighbouring products, of unsigned bytes with signed ones, and of 16 bits.
+  SPAR_ZFP_AVX512 static longs products_of_bytes(longs x, longs y) {
+    longs z;
+    asm("vpmaddubsw %2, %1, %0" : "=v"(z) : "v"(x), "v"(y));
+    return z;
+  }
+  SPAR_ZFP_AVX512 static longs products_of_shorts(longs x, longs y) {
+    longs z;
+    asm("vpmaddwd %2, %1, %0" : "=v"(z) : "v"(x), "v"(y));
+    return z;
   }
   // The result is 0 for a distance of 64 (32) or more, which the operators << and >> do not promise.
   SPAR_ZFP_AVX512 static longs up(longs x, longs distance) {
@@ -173,14 +198,177 @@ struct zfp_avx512_reader : zfp_avx512_vectors {
   }
 };
 
-/// The positions of the codes of eight blocks in 64 bytes. The blocks are in the order 0, 4, 1, 5, 2, 6, 3, 7, which
-/// `zfp_avx512_values` needs.
+/// The coefficients of a group of 16 blocks, in vectors of which each has one coefficient of some blocks. Lane i of a
+/// vector of codes has the block `block_of(i)`.
+template <class T>
+struct zfp_avx512_group : zfp_avx512_vectors {
+  using format = zfp_format<T>;
+  using value [[gnu::vector_size(64)]] = T;
+  using integer [[gnu::vector_size(64)]] = typename format::integer;
+  using bits [[gnu::vector_size(64)]] = typename format::bits;
+  static constexpr int count = format::is_double ? 2 : 1; // of the vectors that a coefficient of all blocks needs
+
+  bits u[count][4]{};
+
+  static constexpr unsigned block_of(unsigned lane) {
+    return format::is_double ? lane % 4 * 2 + lane / 4 : lane % 2 * 4 + lane / 2;
+  }
+
+  /// Loads blocks and sets their headers.
+  SPAR_ZFP_AVX512 void load(const T* x, longs& header, longs& header2) {
+    if constexpr (format::is_double)
+      header = load_part<0>(x), header2 = load_part<1>(x + 32);
+    else
+      unpack(load_part<0>(x), bits{}, header, header2);
+  }
+  /// The planes of the bytes that begin at the bit `lowest`, a byte each, the highest plane lowest.
+  SPAR_ZFP_AVX512 void planes(int lowest, longs& first, longs& second) const {
+    if constexpr (format::is_double)
+      first = bytes_at<0>(lowest), second = bytes_at<1>(lowest);
+    else
+      unpack(bits{}, bytes_at<0>(lowest), first, second);
+    const longs highest_first = longs{} + 0x0102040810204080;
+    first = product(highest_first, first), second = product(highest_first, second);
+  }
+  /// Adds 16 planes, below `above` times as many: 16 bits of each value.
+  SPAR_ZFP_AVX512 void add(int above, longs first, longs second) {
+    const int distance = 16 * above;
+    if constexpr (format::is_double) {
+      add_part<0>(48 - distance, first), add_part<1>(48 - distance, second);
+    } else {
+      const words ab = even(first, second), cd = odd(first, second);
+      u[0][0] |= ab << 16 >> distance, u[0][1] |= ab >> 16 << 16 >> distance;
+      u[0][2] |= cd << 16 >> distance, u[0][3] |= cd >> 16 << 16 >> distance;
+    }
+  }
+  /// Stores the values of blocks with these headers.
+  SPAR_ZFP_AVX512 void store(longs header, longs header2, T* x) {
+    if constexpr (format::is_double)
+      store_part<0>(header, x), store_part<1>(header2, x + 32);
+    else
+      store_part<0>(even(header, header2), x);
+  }
+
+ private:
+  /// As `zfp_lanes::transform`. Returns the headers.
+  template <int Part>
+  SPAR_ZFP_AVX512 bits load_part(const T* x) {
+    value v[4];
+    std::memcpy(v, x, sizeof(v));
+    transpose(v);
+    const integer top = larger(larger(magnitude(v[0]), magnitude(v[1])), larger(magnitude(v[2]), magnitude(v[3])));
+    const bits exponent = __builtin_bit_cast(bits, top) >> format::mantissa;
+    const auto is_nonzero =
+        __builtin_bit_cast(bits, __builtin_bit_cast(integer, exponent) > format::smallest + format::bias - 1);
+    const auto scale = __builtin_bit_cast(
+        value, ((2 * format::bias + format::planes - 3 - exponent) << format::mantissa) & is_nonzero);
+    bits a = truncated(v[0] * scale), b = truncated(v[1] * scale), c = truncated(v[2] * scale),
+         d = truncated(v[3] * scale);
+    a += d, a = half(a), d -= a;
+    c += b, c = half(c), b -= c;
+    a += c, a = half(a), c -= a;
+    d += b, d = half(d), b -= d;
+    d += half(b), b -= half(d);
+    u[Part][0] = negabinary(a), u[Part][1] = negabinary(b), u[Part][2] = negabinary(c), u[Part][3] = negabinary(d);
+    return (2 * exponent + 3) & is_nonzero;
+  }
+  /// As `zfp_lanes::inverse`.
+  template <int Part>
+  SPAR_ZFP_AVX512 void store_part(bits header, T* x) {
+    const bits exponent = header >> 1 & (2 * format::bias + 1);
+    bits a = u[Part][0], b = u[Part][1], c = u[Part][2], d = u[Part][3];
+    if constexpr (format::is_double) {
+      const bits kept = up(bits{} - 1, difference_or_0(bits{} + 9, exponent)); // as `format::kept`
+      a &= kept, b &= kept, c &= kept, d &= kept;
+    }
+    a = binary(a), b = binary(b), c = binary(c), d = binary(d);
+    b += half(d), d -= half(b);
+    b += d, d += d - b;
+    c += a, a += a - c;
+    b += c, c += c - b;
+    d += a, a += a - d;
+    const bits biased = exponent - (format::planes - 2); // as `format::factor`
+    const auto factor = __builtin_bit_cast(value, __builtin_bit_cast(integer, biased) > 0
+                                                      ? biased << format::mantissa
+                                                      : up(bits{} + 1, biased + (format::mantissa - 1)));
+    value v[4] = {floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor};
+    transpose(v);
+    std::memcpy(x, v, sizeof(v));
+  }
+  template <int Part>
+  SPAR_ZFP_AVX512 bits bytes_at(int lowest) const {
+    constexpr int top = format::planes - 8;
+    return u[Part][0] >> lowest << top | (u[Part][1] >> lowest & 0xff) << (top - 8) |
+           (u[Part][2] >> lowest & 0xff) << (top - 16) | (u[Part][3] >> lowest & 0xff) << (top - 24);
+  }
+  template <int Part>
+  SPAR_ZFP_AVX512 void add_part(int lowest, bits x) {
+    u[Part][0] |= (x & 0xffff) << lowest, u[Part][1] |= (x >> 16 & 0xffff) << lowest;
+    u[Part][2] |= (x >> 32 & 0xffff) << lowest, u[Part][3] |= (x >> 48) << lowest;
+  }
+  /// Exchanges rows and columns of each 4 * 4 values.
+  SPAR_ZFP_AVX512 static void transpose(value (&v)[4]) {
+    if constexpr (format::is_double) {
+      const value a = __builtin_shufflevector(v[0], v[1], 0, 8, 2, 10, 4, 12, 6, 14);
+      const value b = __builtin_shufflevector(v[0], v[1], 1, 9, 3, 11, 5, 13, 7, 15);
+      const value c = __builtin_shufflevector(v[2], v[3], 0, 8, 2, 10, 4, 12, 6, 14);
+      const value d = __builtin_shufflevector(v[2], v[3], 1, 9, 3, 11, 5, 13, 7, 15);
+      v[0] = __builtin_shufflevector(a, c, 0, 1, 8, 9, 4, 5, 12, 13);
+      v[1] = __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13);
+      v[2] = __builtin_shufflevector(a, c, 2, 3, 10, 11, 6, 7, 14, 15);
+      v[3] = __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15);
+    } else {
+      const value a = zipped(v[0], v[1]), b = zipped2(v[0], v[1]), c = zipped(v[2], v[3]), d = zipped2(v[2], v[3]);
+      v[0] = __builtin_shufflevector(a, c, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+      v[1] = __builtin_shufflevector(a, c, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+      v[2] = __builtin_shufflevector(b, d, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+      v[3] = __builtin_shufflevector(b, d, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+  }
+  // Each 16 bytes: the values of x and y in turn, of their lower and upper halves.
+  template <class V>
+  SPAR_ZFP_AVX512 static V zipped(V x, V y) {
+    return __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+  }
+  template <class V>
+  SPAR_ZFP_AVX512 static V zipped2(V x, V y) {
+    return __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  }
+  /// Makes 64 bits of 32 lower and 32 upper bits.
+  SPAR_ZFP_AVX512 static void unpack(words lower, words upper, longs& first, longs& second) {
+    first = __builtin_bit_cast(longs, zipped(lower, upper)), second = __builtin_bit_cast(longs, zipped2(lower, upper));
+  }
+  /// The lower (upper) halves of 64 bits, in the order that `unpack` needs.
+  SPAR_ZFP_AVX512 static words even(longs x, longs y) {
+    return __builtin_shufflevector(__builtin_bit_cast(words, x), __builtin_bit_cast(words, y), 0, 2, 16, 18, 4, 6, 20,
+                                   22, 8, 10, 24, 26, 12, 14, 28, 30);
+  }
+  SPAR_ZFP_AVX512 static words odd(longs x, longs y) {
+    return __builtin_shufflevector(__builtin_bit_cast(words, x), __builtin_bit_cast(words, y), 1, 3, 17, 19, 5, 7, 21,
+                                   23, 9, 11, 25, 27, 13, 15, 29, 31);
+  }
+  SPAR_ZFP_AVX512 static integer magnitude(value x) {
+    return __builtin_bit_cast(integer, __builtin_bit_cast(bits, x) << 1 >> 1);
+  }
+  SPAR_ZFP_AVX512 static integer larger(integer x, integer y) { return x > y ? x : y; }
+  SPAR_ZFP_AVX512 static bits truncated(value x) {
+    return __builtin_bit_cast(bits, __builtin_convertvector(x, integer));
+  }
+  SPAR_ZFP_AVX512 static value floating(bits x) {
+    return __builtin_convertvector(__builtin_bit_cast(integer, x), value);
+  }
+  SPAR_ZFP_AVX512 static bits half(bits x) { return __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1); }
+  SPAR_ZFP_AVX512 static bits negabinary(bits x) { return (x + format::negabinary) ^ format::negabinary; }
+  SPAR_ZFP_AVX512 static bits binary(bits x) { return (x ^ format::negabinary) - format::negabinary; }
+};
+
+/// Where the bytes of the codes of eight blocks are, if the code of block `block_of(i)` goes to lane i.
 struct zfp_avx512_positions : zfp_avx512_vectors {
   longs bytes_of, bytes_behind, shift;
 
-  explicit zfp_avx512_positions(unsigned limit) {
+  zfp_avx512_positions(unsigned limit, unsigned (*block_of)(unsigned)) {
     for (unsigned b = 0; b < 8; ++b) {
-      const std::uint64_t at = (b / 2 + b % 2 * 4) * limit;
+      const std::uint64_t at = block_of(b) * limit;
       bytes_of[b] = at / 8 * 0x0101010101010101 + 0x0706050403020100;
       bytes_behind[b] = bytes_of[b] + 0x0101010101010101;
       shift[b] = at % 8;
@@ -202,121 +390,6 @@ struct zfp_avx512_positions : zfp_avx512_vectors {
   }
 };
 
-/// The coefficients of 16 blocks, and their values.
-template <class T>
-struct zfp_avx512_values;
-
-template <>
-struct zfp_avx512_values<float> : zfp_avx512_vectors {
-  using integers [[gnu::vector_size(64)]] = std::int32_t;
-  using floats [[gnu::vector_size(64)]] = float;
-
-  words a{}, b{}, c{}, d{}; // of the blocks 0, 4, 8, 12, 1, 5, 9, 13, 2, ...
-
-  /// Adds the bits of 16 planes, below those of `above` times as many.
-  SPAR_ZFP_AVX512 void add(int above, longs p, longs q) {
-    const words ab = even(p, q), cd = odd(p, q);
-    const int distance = 16 * above;
-    a |= ab << 16 >> distance, b |= ab >> 16 << 16 >> distance;
-    c |= cd << 16 >> distance, d |= cd >> 16 << 16 >> distance;
-  }
-  /// As `zfp_lanes<float>::inverse`. `p` and `q` contain the headers of the blocks.
-  SPAR_ZFP_AVX512 void store(longs p, longs q, float* x) {
-    a = binary(a), b = binary(b), c = binary(c), d = binary(d);
-    b += half(d), d -= half(b);
-    b += d, d += d - b;
-    c += a, a += a - c;
-    b += c, c += c - b;
-    d += a, a += a - d;
-    const words exponent = (even(p, q) >> 1 & 0xff) - 30;
-    const auto factor = __builtin_bit_cast(
-        floats, __builtin_bit_cast(integers, exponent) > 0 ? exponent << 23 : up(words{} + 1, exponent + 22));
-    const floats v = floating(a) * factor, w = floating(b) * factor, y = floating(c) * factor, z = floating(d) * factor;
-    const floats lower = zipped(v, w), upper = zipped2(v, w), lower2 = zipped(y, z), upper2 = zipped2(y, z);
-    put(x, joined(lower, lower2)), put(x + 16, joined2(lower, lower2));
-    put(x + 32, joined(upper, upper2)), put(x + 48, joined2(upper, upper2));
-  }
-
- private:
-  SPAR_ZFP_AVX512 static words even(longs p, longs q) {
-    return __builtin_shufflevector(__builtin_bit_cast(words, p), __builtin_bit_cast(words, q), 0, 2, 16, 18, 4, 6, 20,
-                                   22, 8, 10, 24, 26, 12, 14, 28, 30);
-  }
-  SPAR_ZFP_AVX512 static words odd(longs p, longs q) {
-    return __builtin_shufflevector(__builtin_bit_cast(words, p), __builtin_bit_cast(words, q), 1, 3, 17, 19, 5, 7, 21,
-                                   23, 9, 11, 25, 27, 13, 15, 29, 31);
-  }
-  SPAR_ZFP_AVX512 static words half(words x) { return __builtin_bit_cast(words, __builtin_bit_cast(integers, x) >> 1); }
-  SPAR_ZFP_AVX512 static words binary(words x) { return (x ^ 0xaaaaaaaa) - 0xaaaaaaaa; }
-  SPAR_ZFP_AVX512 static floats floating(words x) {
-    return __builtin_convertvector(__builtin_bit_cast(integers, x), floats);
-  }
-  SPAR_ZFP_AVX512 static floats zipped(floats x, floats y) {
-    return __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-  }
-  SPAR_ZFP_AVX512 static floats zipped2(floats x, floats y) {
-    return __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-  }
-  SPAR_ZFP_AVX512 static floats joined(floats x, floats y) {
-    return __builtin_shufflevector(x, y, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-  }
-  SPAR_ZFP_AVX512 static floats joined2(floats x, floats y) {
-    return __builtin_shufflevector(x, y, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-  }
-  SPAR_ZFP_AVX512 static void put(float* x, floats v) { std::memcpy(x, &v, sizeof(v)); }
-};
-
-template <>
-struct zfp_avx512_values<double> : zfp_avx512_vectors {
-  using integers [[gnu::vector_size(64)]] = std::int64_t;
-  using doubles [[gnu::vector_size(64)]] = double;
-
-  longs a[2]{}, b[2]{}, c[2]{}, d[2]{}; // of the blocks 0, 4, 1, 5, 2, 6, 3, 7, and of those behind
-
-  SPAR_ZFP_AVX512 void add(int above, longs p, longs q) {
-    add_eight(0, 48 - 16 * above, p), add_eight(1, 48 - 16 * above, q);
-  }
-  SPAR_ZFP_AVX512 void store(longs p, longs q, double* x) { store_eight(0, p, x), store_eight(1, q, x + 32); }
-
- private:
-  SPAR_ZFP_AVX512 void add_eight(int i, int lowest, longs x) {
-    a[i] |= (x & 0xffff) << lowest, b[i] |= (x >> 16 & 0xffff) << lowest;
-    c[i] |= (x >> 32 & 0xffff) << lowest, d[i] |= (x >> 48) << lowest;
-  }
-  SPAR_ZFP_AVX512 void store_eight(int i, longs code, double* x) {
-    const longs exponent = (code >> 1 & 0x7ff), kept = up(longs{} - 1, difference_or_0(longs{} + 9, exponent));
-    longs p = binary(a[i] & kept), q = binary(b[i] & kept), r = binary(c[i] & kept), s = binary(d[i] & kept);
-    q += half(s), s -= half(q);
-    q += s, s += s - q;
-    r += p, p += p - r;
-    q += r, r += r - q;
-    s += p, p += p - s;
-    const longs biased = exponent - 62;
-    const auto factor = __builtin_bit_cast(
-        doubles, __builtin_bit_cast(integers, biased) > 0 ? biased << 52 : up(longs{} + 1, biased + 51));
-    const doubles v = floating(p) * factor, w = floating(q) * factor, y = floating(r) * factor,
-                  z = floating(s) * factor;
-    // The blocks 0, 1, 2, 3 and 4, 5, 6, 7.
-    const doubles vw = __builtin_shufflevector(v, w, 0, 8, 2, 10, 4, 12, 6, 14),
-                  vw2 = __builtin_shufflevector(v, w, 1, 9, 3, 11, 5, 13, 7, 15);
-    const doubles yz = __builtin_shufflevector(y, z, 0, 8, 2, 10, 4, 12, 6, 14),
-                  yz2 = __builtin_shufflevector(y, z, 1, 9, 3, 11, 5, 13, 7, 15);
-    put(x, joined(vw, yz)), put(x + 8, joined2(vw, yz)), put(x + 16, joined(vw2, yz2)), put(x + 24, joined2(vw2, yz2));
-  }
-  SPAR_ZFP_AVX512 static longs half(longs x) { return __builtin_bit_cast(longs, __builtin_bit_cast(integers, x) >> 1); }
-  SPAR_ZFP_AVX512 static longs binary(longs x) { return (x ^ 0xaaaaaaaaaaaaaaaa) - 0xaaaaaaaaaaaaaaaa; }
-  SPAR_ZFP_AVX512 static doubles floating(longs x) {
-    return __builtin_convertvector(__builtin_bit_cast(integers, x), doubles);
-  }
-  SPAR_ZFP_AVX512 static doubles joined(doubles x, doubles y) {
-    return __builtin_shufflevector(x, y, 0, 1, 8, 9, 2, 3, 10, 11);
-  }
-  SPAR_ZFP_AVX512 static doubles joined2(doubles x, doubles y) {
-    return __builtin_shufflevector(x, y, 4, 5, 12, 13, 6, 7, 14, 15);
-  }
-  SPAR_ZFP_AVX512 static void put(double* x, doubles v) { std::memcpy(x, &v, sizeof(v)); }
-};
-
 /// As `zfp_decode_groups`, for up to 64 bits per block. May read up to 31 bytes beyond the groups.
 template <class T>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,gfni"), gnu::noinline]]
@@ -324,23 +397,139 @@ void zfp_decode_by_avx512(const std::byte* in, std::size_t groups, unsigned limi
   using reader = zfp_avx512_reader;
   constexpr unsigned header = zfp_format<T>::header;
   const auto planes = zfp_avx512_planes::get().of;
-  const zfp_avx512_positions positions(limit);
+  const zfp_avx512_positions positions(limit, zfp_avx512_group<T>::block_of);
   for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
     reader::longs code = positions.codes(in, limit), code2 = positions.codes(in + limit, limit);
     code &= -(code & 1), code2 &= -(code2 & 1); // blocks of zeros
     // Two vectors in turn, because each step waits for the one before.
     reader p, q;
     p.begin(code >> header, planes), q.begin(code2 >> header, planes);
-    zfp_avx512_values<T> values;
+    zfp_avx512_group<T> group;
     for (int above = 0;;) {
       for (p.spread(), q.spread(); !reader::is_zero(p.ends | q.ends); p.spread(), q.spread())
         p.step(planes), q.step(planes);
       p.finish(limit - header), q.finish(limit - header);
-      values.add(above, reader::values_of(p.found), reader::values_of(q.found));
+      group.add(above, reader::values_of(p.found), reader::values_of(q.found));
       if (++above == sizeof(T) / 2 || reader::is_zero(p.rest | q.rest)) break;
       p.found = p.size = q.found = q.size = reader::longs{};
     }
-    values.store(code, code2, x);
+    group.store(code, code2, x);
+  }
+}
+
+/// The codes of eight blocks, as they grow, by the same steps as `zfp_avx2_codes`.
+struct zfp_avx512_codes : zfp_avx512_vectors {
+  using signed_bytes [[gnu::vector_size(64)]] = signed char;
+  using shorts [[gnu::vector_size(64)]] = std::uint16_t;
+
+  /// The tables of `zfp_avx2_codes`, for vectors of 64 bytes.
+  struct tables {
+    bytes code, length, least_length, filled, power_of_two;
+    SPAR_ZFP_AVX512 explicit tables(const zfp_avx2_tables& all)
+        : code(twice(all.code)), length(twice(all.length)), least_length(twice(all.least_length)),
+          filled(twice(all.filled)), power_of_two(twice(all.power_of_two)) {}
+    SPAR_ZFP_AVX512 static bytes twice(const zfp_avx2_tables::bytes& x) {
+      zfp_avx2_tables::bytes both[2] = {x, x};
+      return __builtin_bit_cast(bytes, both);
+    }
+  };
+
+  longs code, length, known;
+
+  /// As `zfp_avx2_codes::append`.
+  template <bool First>
+  SPAR_ZFP_AVX512 void append(const tables& t, longs planes, unsigned header) {
+    constexpr std::uint64_t word = 0xffffffff;
+    longs filled = look_in_16(t.filled, planes);
+    filled |= filled << 8, filled |= filled << 16, filled |= filled << 32;
+    const longs above = First ? filled << 8 : filled << 8 | known;
+    const longs last{0x0707070707070707, 0x0f0f0f0f0f0f0f0f, 0x0707070707070707, 0x0f0f0f0f0f0f0f0f,
+                     0x0707070707070707, 0x0f0f0f0f0f0f0f0f, 0x0707070707070707, 0x0f0f0f0f0f0f0f0f};
+    const longs end = look_in_16(__builtin_bit_cast(bytes, filled), last);
+    known = First ? end : known | end;
+    const longs rest = planes & ~above;
+    const longs codes = (planes & above) | ((look_in_16(t.code, rest) + above) & ~above); // no byte overflows
+    const auto length_of_rest = __builtin_bit_cast(signed_bytes, look_in_16(t.length, rest));
+    const auto least_length = __builtin_bit_cast(signed_bytes, look_in_16(t.least_length, above));
+    const auto lengths = __builtin_bit_cast(longs, length_of_rest > least_length ? length_of_rest : least_length);
+    // Concatenates neighbouring codes of bytes, then of 16 bits, then of 32 bits.
+    const longs factors = look_in_16(t.power_of_two, lengths);
+    const auto codes16 =
+        __builtin_bit_cast(words, products_of_bytes((factors << 8 & 0xff00ff00ff00ff00) | 0x0001000100010001, codes));
+    const longs lengths16 = products_of_bytes(lengths, longs{} + 0x0101010101010101);
+    const auto codes32 = __builtin_bit_cast(
+        longs, (codes16 & 0xffff) | up(codes16 >> 16, __builtin_bit_cast(words, lengths16) & 0xffff));
+    const longs lengths32 = products_of_shorts(lengths16, longs{} + 0x0001000100010001);
+    const longs added = (codes32 & word) | up(codes32 >> 32, lengths32 & word);
+    if constexpr (First) {
+      code |= added << header;
+      length = (lengths32 & word) + (lengths32 >> 32) + header;
+    } else {
+      code |= up(added, length);
+      length += (lengths32 & word) + (lengths32 >> 32);
+    }
+  }
+  /// Whether a block has less than `limit` bits, and not only zeros.
+  SPAR_ZFP_AVX512 static bool have_room(const zfp_avx512_codes& p, const zfp_avx512_codes& q, unsigned limit) {
+    const longs most = longs{} + limit;
+    return !is_zero((__builtin_bit_cast(longs, p.length < most) & p.code) |
+                    (__builtin_bit_cast(longs, q.length < most) & q.code));
+  }
+};
+
+/// Where the bytes of the codes of eight blocks go, if lane i has the code of block `block_of(i)`.
+struct zfp_avx512_places : zfp_avx512_vectors {
+  longs first, second; // of each byte of the output: the bytes of up to two shifted codes
+  longs shift;
+
+  zfp_avx512_places(unsigned limit, unsigned (*block_of)(unsigned)) {
+    // A shifted code has up to nine bytes, of which the last one is in a second vector, where byte 1 is always 0.
+    std::uint8_t of[2][64];
+    std::memset(of, 64 + 1, sizeof(of));
+    for (unsigned lane = 0; lane < 8; ++lane) {
+      const unsigned begin = block_of(lane) * limit, end = begin + limit;
+      shift[lane] = begin % 8;
+      for (unsigned i = begin / 8; 8 * i < end; ++i) {
+        const unsigned byte = i - begin / 8;
+        of[8 * i < begin ? 1 : 0][i] = static_cast<std::uint8_t>(byte < 8 ? 8 * lane + byte : 64 + 8 * lane);
+      }
+    }
+    std::memcpy(&first, of[0], 64), std::memcpy(&second, of[1], 64);
+  }
+  SPAR_ZFP_AVX512 void put(longs codes, unsigned limit, std::byte* out) const {
+    const longs shifted = up(codes, shift), behind = down(codes, 64 - shift);
+    const longs all = look(shifted, behind, first) | look(shifted, behind, second);
+    if (limit <= 32)
+      std::memcpy(out, &all, 32);
+    else
+      std::memcpy(out, &all, 64);
+  }
+};
+
+/// As `zfp_encode_groups`, for up to 64 bits per block. May write up to 31 bytes beyond the groups.
+template <class T>
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,gfni"), gnu::noinline]]
+void zfp_encode_by_avx512(const T* x, std::size_t groups, unsigned limit, std::byte* out) {
+  using codes = zfp_avx512_codes;
+  constexpr unsigned header = zfp_format<T>::header;
+  const codes::tables tables(zfp_avx2_tables::get());
+  const zfp_avx512_places places(limit, zfp_avx512_group<T>::block_of);
+  const unsigned parts = zfp_parts_within<T>(limit);
+  for (; groups > 0; --groups, x += 4 * zfp_blocks, out += zfp_blocks / 8 * limit) {
+    zfp_avx512_group<T> group;
+    codes p, q;
+    group.load(x, p.code, q.code);
+    int lowest = zfp_format<T>::planes - 8;
+    codes::longs a, b;
+    group.planes(lowest, a, b);
+    p.template append<true>(tables, a, header), q.template append<true>(tables, b, header);
+    for (unsigned part = 1; part < parts && codes::have_room(p, q, limit); ++part) {
+      lowest -= 8;
+      group.planes(lowest, a, b);
+      p.template append<false>(tables, a, 0), q.template append<false>(tables, b, 0);
+    }
+    places.put(p.code & zfp_mask(limit), limit, out);
+    places.put(q.code & zfp_mask(limit), limit, out + limit);
   }
 }
 

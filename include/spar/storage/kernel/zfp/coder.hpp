@@ -42,8 +42,8 @@ template <class T>
 inline constexpr zfp_coder<T> zfp_avx2{zfp_encode_by_avx2<T, false>, zfp_encode_by_avx2<T, true>,
                                        zfp_decode_by_avx2<T, false>, zfp_decode_by_avx2<T, true>};
 template <class T>
-inline constexpr zfp_coder<T> zfp_avx512{zfp_encode_by_avx2<T, false>, zfp_encode_by_avx2<T, true>,
-                                         zfp_decode_by_avx512<T>, zfp_decode_by_avx2<T, true>};
+inline constexpr zfp_coder<T> zfp_avx512{zfp_encode_by_avx512<T>, zfp_encode_by_avx2<T, true>, zfp_decode_by_avx512<T>,
+                                         zfp_decode_by_avx2<T, true>};
 inline bool has_zfp_avx2() {
   return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi") != 0 &&
          __builtin_cpu_supports("bmi2") != 0;
