@@ -324,6 +324,56 @@ TEST(conformance_bound, widens_codes_and_then_ends_in_an_error_on_all_ranks) {
   }
 }
 
+/// Sums that need codes of more than 62 bits, by the composition `by`, between calls that succeed.
+template <class Schedule>
+struct overflows {
+  Schedule by;
+  double infinite; // one value of rank 0
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    const auto sum_of = [&](std::vector<double>& x, double error) {
+      return spar::start_allreduce(net, std::span(x), spar::compose(bound{.error = error}, by));
+    };
+    for (int call = 0; call < 3; ++call) {
+      std::vector<double> x(10, net.rank() + 1 == net.size() ? 1e300 : 1);
+      if (net.rank() == 0) x[7] = infinite;
+      const auto before = bits_of(x);
+      bool refused = false;
+      try {
+        auto pending = sum_of(x, 0.5);
+        co_await pending;
+      } catch (const spar::invalid_argument& error) {
+        refused = std::string(error.what()).find("in 62 bits; expected a greater error") != std::string::npos;
+      }
+      EXPECT_TRUE(refused) << "rank " << net.rank() << " of " << net.size();
+      EXPECT_FALSE(net.dead());
+      EXPECT_EQ(bits_of(x), before);
+
+      std::vector<double> y(10, 2);
+      auto pending = sum_of(y, 0.5);
+      co_await pending;
+      EXPECT_EQ(y, std::vector<double>(10, 2 * net.size()));
+    }
+  }
+};
+
+template <class Schedule>
+void expect_refused_by_all(const Schedule& by) {
+  for (const spar::rank_t ranks : {1, 2, 3, 5, 8}) {
+    for (const double infinite : {1.0, std::numeric_limits<double>::infinity()}) {
+      for (const mode where : all_modes) run(where, ranks, overflows<Schedule>{by, infinite});
+      for (std::uint64_t seed = 1; seed <= 10 && has_sim; ++seed)
+        run_sim<spar::any_transport>(ranks, overflows<Schedule>{by, infinite}, random_order(seed, seed % 2 == 0));
+    }
+  }
+}
+
+TEST(conformance_bound, all_ranks_refuse_sums_of_more_than_62_bits_and_go_on) {
+  expect_refused_by_all(spar::recursive_doubling{});
+  expect_refused_by_all(spar::two_shot{});
+}
+
 TEST(conformance_bound, refuses_invalid_errors_before_anything_is_sent) {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {-1.0, nan, infinity, 0x1p-1040}) {

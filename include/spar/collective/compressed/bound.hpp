@@ -41,7 +41,8 @@ namespace storage {
 /// A result is NaN if a contribution is NaN or if infinities of both signs are added, infinite if contributions are
 /// infinite with one sign, and +0 if it is zero. It may also be infinite if the exact sum is within P times the error
 /// of the largest number of the type. The integers have 32 bits if P times the largest magnitude has at most 2^30 - 1
-/// steps, and else 64 bits; if 2^62 - 1 steps are too few, the call ends in an error on all ranks.
+/// steps, and else 64 bits. If 2^62 - 1 steps are too few, the call throws `invalid_argument` on all ranks, which
+/// leaves the communicator usable and the values as they were, except for the bits of NaN.
 struct bound {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "bound";
@@ -179,8 +180,8 @@ task<void> sum_codes(channel<Net> net, std::span<T> x, Algorithm algorithm, code
 
 /// Replaces `x` by the sum of the codes that `store` makes of all ranks' values (see storage::bound). `algorithm` is a
 /// composition with the storage `packed` that sums the codes. Adds what the rounding of this rank's values has changed
-/// to `residual`, unless `residual` is empty. Throws `invalid_argument` if a sum might need codes of more than 62 bits,
-/// which all ranks know at the same time.
+/// to `residual`, unless `residual` is empty. Throws `invalid_argument` on all ranks if a sum might need codes of more
+/// than 62 bits; the ranks know this before they sum anything, and the communicator stays usable.
 template <transport Net, element T, class Op, class Algorithm>
 task<void> sum_in_code(channel<Net> net, std::span<T> x, Op, storage::bound store, Algorithm algorithm,
                        residual_view<T> residual) {
@@ -198,18 +199,22 @@ task<void> sum_in_code(channel<Net> net, std::span<T> x, Op, storage::bound stor
     detail::non_finite_counts::take(x, counts.span());
     largest = kernel::largest_bits(x.data(), x.size());
     co_await find_largest(numbers, largest);
-    const sum add{};
-    auto adding = algorithm(net, counts.span(), add);
-    co_await std::move(adding);
   }
   using bits = decltype(kernel::detail::magnitude_bits(T{}));
   const T magnitude = std::bit_cast<T>(static_cast<bits>(largest));
   const detail::code_steps<T> steps(store, magnitude, net.size());
   if (steps.largest > steps.wide) {
+    detail::non_finite_counts::put(std::as_const(counts).span(), x.first(counts.size()));
+    net.call_error().is_thrown_by_all();
     raise<invalid_argument>({"the storage bound with the step ", static_cast<double>(steps.step),
                              " cannot encode a sum of ", net.size(), " values of magnitudes up to ",
                              static_cast<double>(magnitude),
                              " in 62 bits; expected a greater error or smaller values"});
+  }
+  if (counts.size() > 0) {
+    const sum add{};
+    auto adding = algorithm(net, counts.span(), add);
+    co_await std::move(adding);
   }
   algorithm.store.bits = static_cast<unsigned>(std::bit_width(4 * steps.largest));
   auto summing = steps.largest <= steps.narrow ? detail::sum_codes<std::int32_t>(net, x, algorithm, steps, residual)

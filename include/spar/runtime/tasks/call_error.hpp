@@ -19,6 +19,10 @@ class call_error {
     net_ = net;
   }
 
+  /// From now on, `note` does not abort. Called before an error that all ranks throw alike, when no rank waits for a
+  /// message of the call any more; the communicator stays usable.
+  void is_thrown_by_all() noexcept { abort_ = nullptr; }
+
   /// Stores the exception that is being handled and aborts, unless a stored exception is its cause: the first one is
   /// the cause of all later ones. But any other exception takes the place of `peer_failed`: the coroutine that has
   /// failed may wait for its turn while the others already learn that the communicator is dead.
