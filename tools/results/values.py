@@ -661,6 +661,78 @@ def codecs_saved_qsgd():
     return f"{100 * compressed(4, '200mbit', MI)['qsgd:8'][0]:.0f} %"
 
 
+SCHEDULES = ["ring", "rec_doubling", "two_shot"]
+
+
+def with_codec(codec, ranks):
+    """{schedule: (row of codecs_training.json, row of codecs_error.json)}; the first is None if there was no training.
+    `dense` stands for all schedules without a codec, and bound by the ring for bound by all, whose bits are equal."""
+    found = {}
+    for schedule in SCHEDULES:
+        trained_as = {"none": "dense", "bound:1e-2": "ring+bound:1e-2"}.get(codec, f"{schedule}+{codec}")
+        plain = schedule if schedule != "two_shot" else "two_shot+none"
+        called = {"none": plain, "mx:e2m1": schedule + "_mx"}.get(codec, f"{schedule}+{codec}")
+        trained = [r for r in raw.read_json("codecs_training.json") if (r["system"], r["ranks"]) == (trained_as, ranks)]
+        found[schedule] = (trained[0] if trained else None,
+                           only(raw.read_json("codecs_error.json"), system=called, ranks=ranks))
+    return found
+
+
+def codecs_trained(ranks, codecs):
+    lines = []
+    for codec in codecs:
+        cells = []
+        for trained, called in with_codec(codec, ranks).values():
+            mean, low, high = (f"{100 * trained[f'accuracy_{which}']:.2f}" for which in ("mean", "min", "max"))
+            cells += [f"{mean} ({low} to {high})", f"{1e3 * called['seconds']:.2f}"]
+        lines.append([f"`{codec}`", *cells])
+    return table(["codec", *(head for schedule in SCHEDULES for head in (f"`{schedule}`: %", "ms"))], lines)
+
+
+@value
+def codecs_training():
+    return codecs_trained(8, ["none", "qsgd:4", "mx:e2m1", "bound:1e-2", "zfp:16", "zfp:12", "zfp:10", "zfp:8", "zfp:6",
+                              "zfp:4"])
+
+
+@value
+def codecs_training_16():
+    return codecs_trained(16, ["none", "qsgd:4", "zfp:8"])
+
+
+@value
+def codecs_training_4_bits():
+    return " and ".join(percent(with_codec("qsgd:4", 8)[by][0]["accuracy_mean"]) for by in ("two_shot", "ring"))
+
+
+@value
+def codecs_training_none():
+    return percent(with_codec("none", 8)["ring"][0]["accuracy_mean"])
+
+
+@value
+def codecs_training_faster():
+    return f"{with_codec('none', 8)['ring'][1]['seconds'] / with_codec('qsgd:4', 8)['two_shot'][1]['seconds']:.1f}"
+
+
+@value
+def codecs_training_signs():
+    """As above for zfp:6, with the sign of the gradients changed in every other step."""
+    return ", ".join(percent(only(raw.read_json("codecs_signs.json"), system=f"{schedule}+zfp:6")["accuracy_mean"])
+                     for schedule in SCHEDULES)
+
+
+@value
+def codecs_error():
+    lines = []
+    for ranks in (4, 8, 16):
+        for codec in ("qsgd:8", "qsgd:4", "mx:e2m1", "bound:1e-2", "zfp:10", "zfp:8", "zfp:6"):
+            cells = [f"{called['max_error']:.2f}, {called['rms_error']:.3f}, {called['mean_error']:.3f}"
+                     for _, called in with_codec(codec, ranks).values()]
+            lines.append([str(ranks), f"`{codec}`", *cells])
+    return table(["P", "codec", *(f"`{schedule}`" for schedule in SCHEDULES)], lines)
+
+
 def emulated():
     """The rows of netperf_coded.json."""
     return raw.read_json("netperf_coded.json")
