@@ -322,6 +322,30 @@ TYPED_TEST(kernel_qsgd, any_bytes_decode) {
   }
 }
 
+TYPED_TEST(kernel_qsgd, has_the_same_bytes_with_and_without_avx2) {
+  using value = typename TypeParam::value;
+  using codec = typename TypeParam::codec;
+  if (!spar::kernel::detail::has_avx2()) GTEST_SKIP() << "the processor has no AVX2";
+  std::mt19937_64 random(9);
+  const double huge = static_cast<double>(std::numeric_limits<value>::max());
+  const double scales[] = {1, 1e-3, 0, huge / 8, static_cast<double>(std::numeric_limits<value>::denorm_min()) * 100};
+  for (int trial = 0; trial < 400; ++trial) {
+    std::vector<value> x = this->gaussian(random() % 1500, scales[random() % 5], static_cast<unsigned>(trial));
+    if (trial % 3 == 0 && !x.empty()) {
+      const value special[] = {this->nan(), this->infinity(), -this->infinity(), this->cast(huge), this->cast(-0.0)};
+      for (int i = 0; i < 3; ++i) x[random() % x.size()] = special[random() % 5];
+    }
+    const std::size_t bucket = trial % 2 == 0 ? 1024 : 1 + random() % 400;
+    const std::uint64_t call = random(), position = random();
+    std::vector<std::byte> bytes[2];
+    for (const bool by_avx2 : {false, true}) {
+      bytes[by_avx2].resize(codec::template encoded_bytes<value>(x.size(), bucket));
+      codec::encode(x.data(), x.size(), bucket, bytes[by_avx2].data(), 5, call, position, by_avx2);
+    }
+    ASSERT_EQ(bytes[0], bytes[1]) << x.size() << " values in buckets of " << bucket << " from position " << position;
+  }
+}
+
 TEST(kernel_qsgd_format, bytes_of_a_known_bucket) {
   // Scale 7 and exact levels, so that rounding does not matter: 7 -7 1 -1 0 | NaN has code 8.
   const float x[] = {7, -7, 1, -1, 0, std::numeric_limits<float>::quiet_NaN(), 3};

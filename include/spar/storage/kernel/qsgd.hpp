@@ -6,8 +6,9 @@
 #include <spar/core/error.hpp>
 #include <spar/core/non_finite.hpp>
 #include <spar/core/util/algobase.hpp>
-#include <spar/core/util/splitmix.hpp>
+#include <spar/storage/kernel/avx2.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
+#include <spar/storage/kernel/qsgd_rounding.hpp>
 
 #include <array>
 #include <bit>
@@ -17,84 +18,7 @@
 #include <limits>
 #include <type_traits>
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#else
-#include <cmath>
-#endif
-
 namespace spar::kernel {
-
-namespace detail {
-
-using spar::detail::splitmix_finalize;
-using spar::detail::splitmix_step;
-
-/// Generates 16 uniform random bits for each position of a vector, as a pure function of (seed, call, position). The
-/// generator is wyrand (Wang Yi, wyhash): one 64-bit multiplication yields the bits of four positions.
-class position_random {
- public:
-  constexpr position_random(std::uint64_t seed, std::uint64_t call)
-      : key_(splitmix_finalize(splitmix_finalize(seed + splitmix_step) + call * splitmix_step)) {}
-
-  /// The random bits of the positions [4 * four, 4 * four + 4), 16 bits each, those of the first position lowest.
-  SPAR_HOST_DEVICE constexpr std::uint64_t of_four(std::uint64_t four) const { return word_of(key_ + four * step); }
-
-  /// Writes the random bits of `Count` positions, 16 bits each, to `out`. The first position is `position`, rounded
-  /// down to a multiple of four. `Count` must be a multiple of four.
-  template <std::size_t Count>
-  [[gnu::always_inline]] inline void fill(std::uint64_t position, std::uint16_t* __restrict out) const {
-    std::uint64_t state = key_ + position / 4 * step;
-    for (std::size_t e = 0; e < Count; e += 4, state += step) {
-      const std::uint64_t four = word_of(state);
-      for (std::size_t b = 0; b < 4; ++b) out[e + b] = static_cast<std::uint16_t>(four >> (b * 16));
-    }
-  }
-
- private:
-  static constexpr std::uint64_t step = 0xA0761D6478BD642FU;
-  __extension__ using wide = unsigned __int128;
-
-  SPAR_HOST_DEVICE static constexpr std::uint64_t word_of(std::uint64_t state) {
-    const wide product = static_cast<wide>(state) * (state ^ 0xE7037ED1A0B428DBU);
-    return static_cast<std::uint64_t>(product ^ (product >> 64));
-  }
-  std::uint64_t key_;
-};
-
-/// The number of entries that `encode_bucket` rounds and packs at a time.
-inline constexpr std::size_t qsgd_block = 64;
-
-/// Rounds `qsgd_block` fixed-point numbers with 16 fractional bits to integer levels: adds to each number its 16 random
-/// bits, and drops the fraction. Clamps each level to [-Most, Most], because a rounding error may make a number exceed
-/// the largest level.
-template <int Most>
-[[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
-                                                std::uint8_t* __restrict codes) {
-#if defined(__x86_64__)
-  const auto four = [&](std::size_t e, __m128i bits) {
-    return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
-  };
-  const auto eight = [&](std::size_t e) {
-    __m128i bits;
-    std::memcpy(&bits, random + e, sizeof bits);
-    const __m128i low = four(e, _mm_unpacklo_epi16(bits, _mm_setzero_si128()));
-    const __m128i high = four(e + 4, _mm_unpackhi_epi16(bits, _mm_setzero_si128()));
-    return _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(Most)), _mm_set1_epi16(-Most));
-  };
-  for (std::size_t e = 0; e < qsgd_block; e += 16) {
-    const __m128i sixteen = _mm_packs_epi16(eight(e), eight(e + 8));
-    std::memcpy(codes + e, &sixteen, sizeof sixteen);
-  }
-#else
-  for (std::size_t e = 0; e < qsgd_block; ++e) {
-    const std::int32_t level = (static_cast<std::int32_t>(std::nearbyint(scaled[e])) + random[e]) >> 16;
-    codes[e] = static_cast<std::uint8_t>(level < -Most ? -Most : level > Most ? Most : level);
-  }
-#endif
-}
-
-} // namespace detail
 
 /// The QSGD code with `Bits` bits per entry. An entry x of a bucket becomes the level floor(x / scale * s + u) in
 /// [-s, s], where s = 2^(Bits-1) - 1, scale is the largest |x| of the bucket, and u is uniform in [0, 1). The error is
@@ -126,16 +50,16 @@ struct qsgd_codec {
 
   /// Encodes x[0, count) into `encoded_bytes<T>(count, bucket)` bytes. `position` is the index of x[0] in the whole
   /// vector. Rounding depends only on (seed, call, position), so encoding each bucket separately gives the same bytes
-  /// as encoding the vector at once.
+  /// as encoding the vector at once, with or without AVX2.
   template <element T>
     requires is_floating<T>
   static void encode(const T* x, std::size_t count, std::size_t bucket, std::byte* out, std::uint64_t seed,
-                     std::uint64_t call, std::uint64_t position) {
+                     std::uint64_t call, std::uint64_t position, bool by_avx2 = detail::has_avx2()) {
     check_bucket(bucket);
     const detail::position_random random(seed, call);
     while (count > 0) {
       const std::size_t length = std::min(bucket, count);
-      encode_bucket(x, length, out, random, position);
+      encode_bucket(x, length, out, random, position, by_avx2);
       x += length;
       out += sizeof(T) + packed(length);
       position += length;
@@ -222,10 +146,10 @@ struct qsgd_codec {
 
   template <class T>
   static void encode_bucket(const T* __restrict x, std::size_t count, std::byte* __restrict out,
-                            const detail::position_random& random, std::uint64_t position) {
+                            const detail::position_random& random, std::uint64_t position, bool by_avx2) {
     using real_type = real<T>;
     bool has_nan = false;
-    const T stored = largest(x, count, has_nan);
+    const T stored = by_avx2 ? largest_by_avx2(x, count, has_nan) : largest(x, count, has_nan);
     std::memcpy(out, &stored, sizeof(T));
     out += sizeof(T);
     const auto scale = static_cast<real_type>(stored);
@@ -242,13 +166,17 @@ struct qsgd_codec {
     std::array<float, block> scaled;
     std::array<std::uint8_t, block> codes;
     std::array<std::uint16_t, block + 4> bits;
-    for (std::size_t e = 0; e < count; e += block) {
+    std::size_t e = 0;
+    if (by_avx2 && usual) {
+      e = count / block * block;
+      encode_blocks_by_avx2(x, e, factor, out, random, position);
+    }
+    for (; e < count; e += block) {
       const std::size_t length = std::min(block, count - e);
       // Stores the random words early, because loading words as vectors just after storing them is slow.
       random.fill<block + 4>(position + e, bits.data());
       if (usual && length == block) {
-        for (std::size_t b = 0; b < block; ++b)
-          scaled[b] = static_cast<float>(static_cast<real_type>(x[e + b]) * factor);
+        scale_block(x + e, factor, scaled.data());
       } else {
         scaled = {};
         for (std::size_t b = 0; b < length; ++b) {
@@ -259,23 +187,67 @@ struct qsgd_codec {
       detail::round_levels<levels>(scaled.data(), bits.data() + (position + e) % 4, codes.data());
       if (!usual) put_special(x + e, length, codes.data());
       if (length == block)
-        pack(codes, block, out + e / per_byte);
+        pack(codes.data(), block, out + e / per_byte);
       else
-        pack(codes, length, out + e / per_byte);
+        pack(codes.data(), length, out + e / per_byte);
     }
   }
+
+  template <class T>
+  [[gnu::always_inline]] inline static void scale_block(const T* __restrict x, real<T> factor,
+                                                        float* __restrict scaled) {
+    for (std::size_t b = 0; b < block; ++b) scaled[b] = static_cast<float>(static_cast<real<T>>(x[b]) * factor);
+  }
+
+#if defined(__x86_64__) && !defined(__CUDACC__)
+  template <class T>
+  [[gnu::target("avx2"), gnu::noinline]] static T largest_by_avx2(const T* x, std::size_t count, bool& has_nan) {
+    return largest(x, count, has_nan);
+  }
+  /// Encodes x[0, count), whole blocks of a usual bucket.
+  template <class T>
+  static void encode_blocks_by_avx2(const T* x, std::size_t count, real<T> factor, std::byte* out,
+                                    const detail::position_random& random, std::uint64_t position) {
+    constexpr bool is_float = code_of<T> == element_code::float32;
+    constexpr std::size_t most = 8 * block;
+    std::array<float, is_float ? 1 : most> scaled;
+    std::array<std::uint8_t, Bits == 8 ? 1 : most> codes;
+    for (std::size_t e = 0; e < count; e += most) {
+      const std::size_t length = std::min(most, count - e);
+      std::uint8_t* const to = Bits == 8 ? reinterpret_cast<std::uint8_t*>(out) + e : codes.data();
+      if constexpr (is_float) {
+        detail::qsgd_avx2::round<levels>(x + e, factor, length, random, position + e, to);
+      } else {
+        for (std::size_t b = 0; b < length; b += block) scale_block(x + e + b, factor, scaled.data() + b);
+        detail::qsgd_avx2::round<levels>(scaled.data(), 1, length, random, position + e, to);
+      }
+      if constexpr (Bits != 8)
+        for (std::size_t b = 0; b < length; b += block) pack(codes.data() + b, block, out + (e + b) / per_byte);
+    }
+  }
+#else
+  template <class T>
+  static T largest_by_avx2(const T* x, std::size_t count, bool& has_nan) {
+    return largest(x, count, has_nan);
+  }
+  template <class T>
+  static void encode_blocks_by_avx2(const T*, std::size_t, real<T>, std::byte*, const detail::position_random&,
+                                    std::uint64_t) {}
+#endif
 
   /// Returns the largest |x| that is not NaN, and sets `has_nan` if there is a NaN. Compares the bits of |x| as signed
   /// integers, which have the same order as |x|, with NaN ranking highest, because compilers
   /// vectorise a maximum of integers (of 64-bit integers on x86-64 only with SSE4.2 or later).
   template <class T>
-  static T largest(const T* __restrict x, std::size_t count, bool& has_nan) {
+  [[gnu::always_inline]] inline static T largest(const T* __restrict x, std::size_t count, bool& has_nan) {
     using bits = std::make_signed_t<magnitude<T>>;
     constexpr auto infinite = std::bit_cast<bits>(static_cast<T>(infinity<real<T>>));
-    bits top = 0;
+    bits tops[block] = {};
     std::size_t e = 0;
     for (; e + block <= count; e += block)
-      for (std::size_t b = 0; b < block; ++b) top = std::max(top, static_cast<bits>(magnitude_of(x[e + b])));
+      for (std::size_t b = 0; b < block; ++b) tops[b] = std::max(tops[b], static_cast<bits>(magnitude_of(x[e + b])));
+    bits top = 0;
+    for (std::size_t b = 0; b < block; ++b) top = std::max(top, tops[b]);
     for (; e < count; ++e) top = std::max(top, static_cast<bits>(magnitude_of(x[e])));
     has_nan = top > infinite;
     if (has_nan) {
@@ -310,18 +282,18 @@ struct qsgd_codec {
     return all;
   }
 
-  /// Packs the lowest `Bits` bits of each code without gaps. The codes from `count` on must be 0.
-  [[gnu::always_inline]] inline static void pack(const std::array<std::uint8_t, block>& codes, std::size_t count,
+  /// Packs the lowest `Bits` bits of each of `block` codes without gaps. The codes from `count` on must be 0.
+  [[gnu::always_inline]] inline static void pack(const std::uint8_t* codes, std::size_t count,
                                                  std::byte* __restrict out) {
     if constexpr (Bits == 8) {
-      std::memcpy(out, codes.data(), count);
+      std::memcpy(out, codes, count);
     } else {
       // Packs eight codes at a time: joins neighbouring codes into pairs, pairs into groups of four, and two groups of
       // four into one word.
       std::array<std::byte, block / per_byte> bytes;
       for (std::size_t e = 0; e < block; e += 8) {
         std::uint64_t word;
-        std::memcpy(&word, codes.data() + e, sizeof word);
+        std::memcpy(&word, codes + e, sizeof word);
         word = little_endian(word) & fields(Bits, 8);
         word = (word | word >> (8 - Bits)) & fields(2 * Bits, 16);
         word = (word | word >> (16 - 2 * Bits)) & fields(4 * Bits, 32);
