@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__) && !defined(__CUDACC__) // the front end of nvcc fails
+#if defined(__x86_64__)
 
 #define SPAR_ZFP_AVX2 [[gnu::target("avx2"), gnu::always_inline]]
 
@@ -91,11 +91,13 @@ struct zfp_avx2_codes {
         words, __builtin_ia32_pmaddubsw256(
                    __builtin_bit_cast(bytes, __builtin_bit_cast(shorts, factors) << 8 | static_cast<short>(1)),
                    __builtin_bit_cast(bytes, codes)));
-    const shorts lengths16 = __builtin_ia32_pmaddubsw256(lengths, bytes{} + static_cast<char>(1));
+    // Not bytes{} + 1: nvcc 13.0 crashes where it adds a constant to {} of less than 64 bits.
+    const shorts lengths16 =
+        __builtin_ia32_pmaddubsw256(lengths, __builtin_bit_cast(bytes, longs{} + 0x0101010101010101));
     const auto codes32 = __builtin_bit_cast(
         longs, (codes16 & 0xffff) | (codes16 >> 16) << (__builtin_bit_cast(words, lengths16) & 0xffff));
-    const auto lengths32 =
-        __builtin_bit_cast(longs, __builtin_ia32_pmaddwd256(lengths16, shorts{} + static_cast<short>(1)));
+    const auto lengths32 = __builtin_bit_cast(
+        longs, __builtin_ia32_pmaddwd256(lengths16, __builtin_bit_cast(shorts, longs{} + 0x0001000100010001)));
     const longs code = (codes32 & word) | (codes32 >> 32) << (lengths32 & word);
     const longs added = (lengths32 & word) + (lengths32 >> 32);
     if constexpr (First) {

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__) && !defined(__CUDACC__) // the front end of nvcc fails
+#if defined(__x86_64__)
 
 #define SPAR_ZFP_AVX512                                                                                                \
   [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,gfni"), gnu::always_inline]]
@@ -26,7 +26,9 @@ struct zfp_avx512_vectors {
   using longs [[gnu::vector_size(64)]] = std::uint64_t;
   using words [[gnu::vector_size(64)]] = std::uint32_t;
   using bytes [[gnu::vector_size(64)]] = char;
+  using half [[gnu::vector_size(32)]] = std::uint64_t;
 
+  SPAR_ZFP_AVX512 static longs twice(half x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 0, 1, 2, 3); }
   /// The element of `table` with the index in each element.
   SPAR_ZFP_AVX512 static longs look(longs table, longs index) {
     longs y;
@@ -99,8 +101,14 @@ struct zfp_avx512_vectors {
     asm("vptestmq %1, %1, %0" : "=Yk"(mask) : "v"(x));
     return mask == 0;
   }
-  SPAR_ZFP_AVX512 static longs larger(longs x, longs y) { return x > y ? x : y; }
-  SPAR_ZFP_AVX512 static longs difference_or_0(longs x, longs y) { return larger(x, y) - y; }
+  template <class V>
+  SPAR_ZFP_AVX512 static V larger(V x, V y) {
+    return x > y ? x : y;
+  }
+  template <class V>
+  SPAR_ZFP_AVX512 static V difference_or_0(V x, V y) {
+    return larger(x, y) - y;
+  }
 };
 
 /// What a code decodes to by the six bits behind a test bit that is 1, if no value has bits in higher planes: the
@@ -278,7 +286,7 @@ struct zfp_avx512_group : zfp_avx512_vectors {
     const bits exponent = header >> 1 & (2 * format::bias + 1);
     bits a = u[Part][0], b = u[Part][1], c = u[Part][2], d = u[Part][3];
     if constexpr (format::is_double) {
-      const bits kept = up(bits{} - 1, difference_or_0(bits{} + 9, exponent)); // as `format::kept`
+      const bits kept = up(longs{} - 1, difference_or_0(longs{} + 9, exponent)); // as `format::kept`
       a &= kept, b &= kept, c &= kept, d &= kept;
     }
     a = binary(a), b = binary(b), c = binary(c), d = binary(d);
@@ -288,9 +296,11 @@ struct zfp_avx512_group : zfp_avx512_vectors {
     b += c, c += c - b;
     d += a, a += a - d;
     const bits biased = exponent - (format::planes - 2); // as `format::factor`
-    const auto factor = __builtin_bit_cast(value, __builtin_bit_cast(integer, biased) > 0
-                                                      ? biased << format::mantissa
-                                                      : up(bits{} + 1, biased + (format::mantissa - 1)));
+    // Not bits{} + 1: nvcc 13.0 crashes where it adds a constant to {} of less than 64 bits.
+    const auto one = __builtin_bit_cast(bits, longs{} + (format::is_double ? 1 : 0x100000001));
+    const auto factor =
+        __builtin_bit_cast(value, __builtin_bit_cast(integer, biased) > 0 ? biased << format::mantissa
+                                                                          : up(one, biased + (format::mantissa - 1)));
     value v[4] = {floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor};
     transpose(v);
     std::memcpy(x, v, sizeof(v));
@@ -335,7 +345,7 @@ struct zfp_avx512_group : zfp_avx512_vectors {
     return __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
   }
   /// Makes 64 bits of 32 lower and 32 upper bits.
-  SPAR_ZFP_AVX512 static void unpack(words lower, words upper, longs& first, longs& second) {
+  SPAR_ZFP_AVX512 static void unpack(bits lower, bits upper, longs& first, longs& second) {
     first = __builtin_bit_cast(longs, zipped(lower, upper)), second = __builtin_bit_cast(longs, zipped2(lower, upper));
   }
   /// The lower (upper) halves of 64 bits, in the order that `unpack` needs.
@@ -350,7 +360,6 @@ struct zfp_avx512_group : zfp_avx512_vectors {
   SPAR_ZFP_AVX512 static integer magnitude(value x) {
     return __builtin_bit_cast(integer, __builtin_bit_cast(bits, x) << 1 >> 1);
   }
-  SPAR_ZFP_AVX512 static integer larger(integer x, integer y) { return x > y ? x : y; }
   SPAR_ZFP_AVX512 static bits truncated(value x) {
     return __builtin_bit_cast(bits, __builtin_convertvector(x, integer));
   }
@@ -378,10 +387,9 @@ struct zfp_avx512_positions : zfp_avx512_vectors {
   SPAR_ZFP_AVX512 longs codes(const std::byte* in, unsigned limit) const {
     longs all;
     if (limit <= 32) {
-      using half [[gnu::vector_size(32)]] = std::uint64_t;
       half lower;
       std::memcpy(&lower, in, sizeof(lower));
-      all = __builtin_shufflevector(lower, lower, 0, 1, 2, 3, 0, 1, 2, 3);
+      all = twice(lower);
     } else {
       std::memcpy(&all, in, sizeof(all));
     }
@@ -426,11 +434,10 @@ struct zfp_avx512_codes : zfp_avx512_vectors {
   struct tables {
     bytes code, length, least_length, filled, power_of_two;
     SPAR_ZFP_AVX512 explicit tables(const zfp_avx2_tables& all)
-        : code(twice(all.code)), length(twice(all.length)), least_length(twice(all.least_length)),
-          filled(twice(all.filled)), power_of_two(twice(all.power_of_two)) {}
-    SPAR_ZFP_AVX512 static bytes twice(const zfp_avx2_tables::bytes& x) {
-      zfp_avx2_tables::bytes both[2] = {x, x};
-      return __builtin_bit_cast(bytes, both);
+        : code(of(all.code)), length(of(all.length)), least_length(of(all.least_length)), filled(of(all.filled)),
+          power_of_two(of(all.power_of_two)) {}
+    SPAR_ZFP_AVX512 static bytes of(const zfp_avx2_tables::bytes& x) {
+      return __builtin_bit_cast(bytes, twice(__builtin_bit_cast(half, x)));
     }
   };
 

@@ -37,7 +37,7 @@ template <class T>
 inline constexpr zfp_coder<T> zfp_portable{zfp_encode_portably<T, false>, zfp_encode_portably<T, true>,
                                            zfp_decode_portably<T, false>, zfp_decode_portably<T, true>};
 
-#if defined(__x86_64__) && !defined(__CUDACC__)
+#if defined(__x86_64__)
 template <class T>
 inline constexpr zfp_coder<T> zfp_avx2{zfp_encode_by_avx2<T, false>, zfp_encode_by_avx2<T, true>,
                                        zfp_decode_by_avx2<T, false>, zfp_decode_by_avx2<T, true>};
@@ -59,7 +59,7 @@ inline bool has_zfp_avx512() {
 /// The fastest coder that this processor can run.
 template <class T>
 const zfp_coder<T>& zfp_best() {
-#if defined(__x86_64__) && !defined(__CUDACC__)
+#if defined(__x86_64__)
   if (has_zfp_avx512()) return zfp_avx512<T>;
   if (has_zfp_avx2()) return zfp_avx2<T>;
 #endif
