@@ -176,8 +176,11 @@ struct zfp_avx512_reader : zfp_avx512_vectors {
   /// Decodes a run up to the 16th plane.
   SPAR_ZFP_AVX512 void finish(unsigned limit) {
     // Where a code ends within zeros before a value's bit, that value has the bit.
-    const longs top = down(longs{} + (1ULL << 63), leading_zeros(found)) & 0x8888888888888888;
-    found ^= top ^ down(top, difference_or_0(used, longs{} + limit));
+    const longs beyond = difference_or_0(used, longs{} + limit);
+    if (!is_zero(beyond)) {
+      const longs top = down(longs{} + (1ULL << 63), leading_zeros(found)) & 0x8888888888888888;
+      found ^= top ^ down(top, beyond);
+    }
     found |= up(run, size);
     take(length_of(64 - size));
   }
@@ -398,30 +401,52 @@ struct zfp_avx512_positions : zfp_avx512_vectors {
   }
 };
 
+/// Decodes a group.
+template <class T>
+struct zfp_avx512_decoder : zfp_avx512_vectors {
+  static constexpr unsigned header = zfp_format<T>::header;
+
+  longs code, code2;
+  zfp_avx512_reader p, q;
+  zfp_avx512_group<T> group;
+
+  SPAR_ZFP_AVX512 void begin(const std::byte* in, unsigned limit, const zfp_avx512_positions& positions, bytes planes) {
+    code = positions.codes(in, limit), code2 = positions.codes(in + limit, limit);
+    code &= -(code & 1), code2 &= -(code2 & 1); // blocks of zeros
+    p.begin(code >> header, planes), q.begin(code2 >> header, planes);
+  }
+  SPAR_ZFP_AVX512 longs spread() {
+    p.spread(), q.spread();
+    return p.ends | q.ends;
+  }
+  SPAR_ZFP_AVX512 void step(bytes planes) { p.step(planes), q.step(planes); }
+  /// Adds 16 planes, below `above` times as many, to the group. Returns bits, of which some is 1 if a block has more.
+  SPAR_ZFP_AVX512 longs finish(int above, unsigned limit) {
+    p.finish(limit - header), q.finish(limit - header);
+    group.add(above, p.values_of(p.found), q.values_of(q.found));
+    p.found = p.size = q.found = q.size = longs{};
+    return p.rest | q.rest;
+  }
+};
+
 /// As `zfp_decode_groups`, for up to 64 bits per block. May read up to 31 bytes beyond the groups.
 template <class T>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,gfni"), gnu::noinline]]
 void zfp_decode_by_avx512(const std::byte* in, std::size_t groups, unsigned limit, T* x) {
-  using reader = zfp_avx512_reader;
-  constexpr unsigned header = zfp_format<T>::header;
+  using decoder = zfp_avx512_decoder<T>;
   const auto planes = zfp_avx512_planes::get().of;
   const zfp_avx512_positions positions(limit, zfp_avx512_group<T>::block_of);
-  for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
-    reader::longs code = positions.codes(in, limit), code2 = positions.codes(in + limit, limit);
-    code &= -(code & 1), code2 &= -(code2 & 1); // blocks of zeros
-    // Two vectors in turn, because each step waits for the one before.
-    reader p, q;
-    p.begin(code >> header, planes), q.begin(code2 >> header, planes);
-    zfp_avx512_group<T> group;
-    for (int above = 0;;) {
-      for (p.spread(), q.spread(); !reader::is_zero(p.ends | q.ends); p.spread(), q.spread())
-        p.step(planes), q.step(planes);
-      p.finish(limit - header), q.finish(limit - header);
-      group.add(above, reader::values_of(p.found), reader::values_of(q.found));
-      if (++above == sizeof(T) / 2 || reader::is_zero(p.rest | q.rest)) break;
-      p.found = p.size = q.found = q.size = reader::longs{};
+  while (groups > 0) {
+    // Two groups in turn, because each step waits for the one before. The last group may be both.
+    const std::size_t second = groups > 1 ? 1 : 0;
+    decoder d, e;
+    d.begin(in, limit, positions, planes), e.begin(in + second * 2 * limit, limit, positions, planes);
+    for (int above = 0; above < int{sizeof(T)} / 2; ++above) {
+      while (!decoder::is_zero(d.spread() | e.spread())) d.step(planes), e.step(planes);
+      if (decoder::is_zero(d.finish(above, limit) | e.finish(above, limit))) break;
     }
-    group.store(code, code2, x);
+    d.group.store(d.code, d.code2, x), e.group.store(e.code, e.code2, x + second * 4 * zfp_blocks);
+    groups -= 1 + second, in += (1 + second) * 2 * limit, x += (1 + second) * 4 * zfp_blocks;
   }
 }
 
