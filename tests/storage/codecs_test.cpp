@@ -117,6 +117,50 @@ TEST(short_floats, half_has_the_same_bits_alone_and_in_a_block) {
   }
 }
 
+template <class Code>
+void expect_same_bits_by_avx2() {
+  std::mt19937_64 random(4);
+  std::vector<float> x(5000);
+  for (float& v : x) {
+    const auto bits = static_cast<std::uint32_t>(random());
+    v = std::bit_cast<float>(random() % 100 == 0 ? bits | 0x7f800000U : bits % 0x7f800000U | (bits & 0x80000000U));
+  }
+  std::vector<std::uint16_t> all(65536), codes[2];
+  std::iota(all.begin(), all.end(), std::uint16_t{0});
+  for (const std::size_t n : {x.size(), std::size_t{31}, std::size_t{32}, std::size_t{33}}) {
+    for (const bool by_avx2 : {false, true}) {
+      codes[by_avx2].resize(n);
+      auto* const bytes = reinterpret_cast<std::byte*>(codes[by_avx2].data());
+      spar::kernel::encode_short<Code>(x.data(), n, bytes, by_avx2);
+    }
+    ASSERT_EQ(codes[0], codes[1]);
+  }
+  // NaN codes each in a block of other codes, and all codes in their order
+  std::vector<std::uint16_t> mixed = all;
+  std::shuffle(mixed.begin(), mixed.end(), random);
+  for (const auto& some : {all, mixed}) {
+    std::vector<std::uint32_t> decoded[2];
+    for (const bool by_avx2 : {false, true}) {
+      const auto* const bytes = reinterpret_cast<const std::byte*>(some.data());
+      std::vector<float> y(some.size() - 1), z(some.size() - 1, 0.75F);
+      spar::kernel::decode_short<Code>(bytes, y.size(), y.data(), by_avx2);
+      spar::kernel::decode_short<Code, true>(bytes, z.size(), z.data(), by_avx2);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const float sum = y[i] + 0.75F;
+        ASSERT_TRUE(sum != sum ? z[i] != z[i] : z[i] == sum) << some[i];
+        decoded[by_avx2].push_back(std::bit_cast<std::uint32_t>(y[i]));
+      }
+    }
+    ASSERT_EQ(decoded[0], decoded[1]);
+  }
+}
+
+TEST(short_floats, have_the_same_bits_with_and_without_avx2) {
+  if (!spar::kernel::detail::has_avx2()) GTEST_SKIP() << "the processor has no AVX2";
+  expect_same_bits_by_avx2<spar::kernel::bfloat16_code>();
+  expect_same_bits_by_avx2<spar::kernel::half_code>();
+}
+
 TEST(short_floats, every_half_is_decoded_exactly) {
   std::vector<std::uint16_t> codes(65536);
   std::iota(codes.begin(), codes.end(), std::uint16_t{0});

@@ -272,6 +272,12 @@ struct short_float {
     detail::check_room<T>(short_float{}, out.size(), in.size());
     kernel::decode_short<Code>(in.data(), out.size(), out.data());
   }
+  /// Decodes `in`, and adds the values to `inout`.
+  template <element T>
+  static void decode_and_add(std::span<const std::byte> in, std::span<T> inout) {
+    detail::check_room<T>(short_float{}, inout.size(), in.size());
+    kernel::decode_short<Code, true>(in.data(), inout.size(), inout.data());
+  }
   /// An upper bound on the relative error of each value, except for values so small that the code has fewer bits of
   /// precision.
   template <element T>

@@ -5,6 +5,8 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/non_finite.hpp>
+#include <spar/core/op.hpp>
+#include <spar/storage/kernel/avx2.hpp>
 #include <spar/storage/kernel/bits.hpp>
 
 #include <array>
@@ -198,6 +200,134 @@ template <class Code, class T>
   }
   for (; e < n; ++e) out[e] = static_cast<T>(float_of<Code>(in[e]));
 }
+template <class T>
+[[gnu::always_inline]] inline auto largest_finite_of(const T* x, std::size_t n) {
+  using real = std::conditional_t<sizeof(T) == 8, double, float>;
+  std::array<real, short_block> top{};
+  std::size_t e = 0;
+  const auto look = [&](std::size_t lane, T entry) {
+    const auto value = static_cast<real>(entry);
+    const real magnitude = value < 0 ? -value : value;
+    const real finite = spar::detail::is_at_most(magnitude, std::numeric_limits<real>::max()) ? magnitude : real(0);
+    top[lane] = finite > top[lane] ? finite : top[lane];
+  };
+  for (; e + short_block <= n; e += short_block)
+    for (std::size_t b = 0; b < short_block; ++b) look(b, x[e + b]);
+  for (; e < n; ++e) look(0, x[e]);
+  real largest = 0;
+  for (const real lane : top) largest = lane > largest ? lane : largest;
+  return largest;
+}
+
+/// Adds the n decoded values to `inout`.
+template <class Code, class T>
+[[gnu::noinline]] void add_whole(const std::uint16_t* __restrict in, std::size_t n, T* __restrict inout) {
+  std::size_t e = 0;
+  for (; e + short_block <= n; e += short_block) {
+    float block[short_block];
+    decode_block<Code>(in + e, block);
+    for (std::size_t b = 0; b < short_block; ++b) inout[e + b] = sum{}(static_cast<T>(block[b]), inout[e + b]);
+  }
+  for (; e < n; ++e) inout[e] = sum{}(static_cast<T>(float_of<Code>(in[e])), inout[e]);
+}
+
+#if defined(__x86_64__) && !defined(__CUDACC__)
+
+/// Encodes and decodes floats by AVX2 and F16C. The number of values is a multiple of `short_block`.
+struct short_avx2 {
+  using floats [[gnu::vector_size(32)]] = float;
+  using integers [[gnu::vector_size(32)]] = int;
+  using words [[gnu::vector_size(32)]] = unsigned;
+  using longs [[gnu::vector_size(32)]] = long long;
+  using shorts [[gnu::vector_size(16)]] = short;
+
+  template <class Code>
+  [[gnu::target("avx2,f16c"), gnu::noinline]] static void encode(const float* __restrict x, std::size_t n,
+                                                                 std::uint16_t* __restrict out) {
+    for (; n > 0; n -= short_block, x += short_block, out += short_block) {
+      floats a, b, c, d;
+      std::memcpy(&a, x, 32), std::memcpy(&b, x + 8, 32), std::memcpy(&c, x + 16, 32), std::memcpy(&d, x + 24, 32);
+      if (has_nan(a, b, c, d)) [[unlikely]] { // the processor keeps other bits of a NaN
+        encode_whole<Code>(x, short_block, out);
+      } else if constexpr (std::is_same_v<Code, half_code>) {
+        put(__builtin_ia32_vcvtps2ph256(a, 0), out), put(__builtin_ia32_vcvtps2ph256(b, 0), out + 8);
+        put(__builtin_ia32_vcvtps2ph256(c, 0), out + 16), put(__builtin_ia32_vcvtps2ph256(d, 0), out + 24);
+      } else {
+        put(packed(rounded(a), rounded(b)), out), put(packed(rounded(c), rounded(d)), out + 16);
+      }
+    }
+  }
+  template <class Code, bool Add>
+  [[gnu::target("avx2,f16c"), gnu::noinline]] static void decode(const std::uint16_t* __restrict in, std::size_t n,
+                                                                 float* __restrict out) {
+    for (; n > 0; n -= short_block, in += short_block, out += short_block) {
+      const floats a = decoded<Code>(in), b = decoded<Code>(in + 8);
+      const floats c = decoded<Code>(in + 16), d = decoded<Code>(in + 24);
+      if (std::is_same_v<Code, half_code> && has_nan(in)) [[unlikely]] { // the processor changes some
+        Add ? add_whole<Code>(in, short_block, out) : decode_whole<Code>(in, short_block, out);
+      } else {
+        put(added<Add>(a, out), out), put(added<Add>(b, out + 8), out + 8);
+        put(added<Add>(c, out + 16), out + 16), put(added<Add>(d, out + 24), out + 24);
+      }
+    }
+  }
+  template <class T>
+  [[gnu::target("avx2,f16c"), gnu::noinline]] static auto largest(const T* x, std::size_t n) {
+    return largest_finite_of(x, n);
+  }
+
+ private:
+  template <class V, class T>
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static void put(V v, T* out) {
+    std::memcpy(out, &v, sizeof v);
+  }
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static bool has_nan(floats a, floats b, floats c, floats d) {
+    constexpr int unordered = 3;
+    const auto either = __builtin_bit_cast(longs, __builtin_ia32_cmpps256(a, b, unordered)) |
+                        __builtin_bit_cast(longs, __builtin_ia32_cmpps256(c, d, unordered));
+    return __builtin_ia32_ptestz256(either, either) == 0;
+  }
+  /// Whether one of `short_block` halves is NaN. Of the decoded floats, clang++ would compare one after the other.
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static bool has_nan(const std::uint16_t* in) {
+    using sixteen [[gnu::vector_size(32)]] = short;
+    sixteen a, b;
+    std::memcpy(&a, in, 32), std::memcpy(&b, in + 16, 32);
+    const auto either = __builtin_bit_cast(longs, ((a & 0x7fff) > 0x7c00) | ((b & 0x7fff) > 0x7c00));
+    return __builtin_ia32_ptestz256(either, either) == 0;
+  }
+  /// The codes of eight floats as bfloat16.
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static integers rounded(floats x) {
+    const auto bits = __builtin_bit_cast(words, x);
+    return __builtin_bit_cast(integers, (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  }
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static longs packed(integers a, integers b) {
+    const auto pairs = __builtin_bit_cast(longs, __builtin_ia32_packusdw256(a, b));
+    return __builtin_shufflevector(pairs, pairs, 0, 2, 1, 3);
+  }
+  template <class Code>
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static floats decoded(const std::uint16_t* in) {
+    if constexpr (std::is_same_v<Code, half_code>) {
+      shorts codes;
+      std::memcpy(&codes, in, sizeof codes);
+      return __builtin_ia32_vcvtph2ps256(codes);
+    } else {
+      using unsigned_shorts [[gnu::vector_size(16)]] = unsigned short;
+      unsigned_shorts codes;
+      std::memcpy(&codes, in, sizeof codes);
+      return __builtin_bit_cast(floats, __builtin_convertvector(codes, words) << 16);
+    }
+  }
+  template <bool Add>
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static floats added(floats decoded, const float* out) {
+    if constexpr (!Add) return decoded;
+    floats value;
+    std::memcpy(&value, out, sizeof value);
+    return decoded + value;
+  }
+};
+
+#endif
+
 inline bool is_aligned(const std::byte* at) noexcept {
   return reinterpret_cast<std::uintptr_t>(at) % alignof(std::uint16_t) == 0;
 }
@@ -207,22 +337,47 @@ inline bool is_aligned(const std::byte* at) noexcept {
 /// Encodes x[0, n), two bytes per value, to `out`. An unaligned `out` is allowed, but slower.
 template <class Code, element T>
   requires is_floating<T>
-void encode_short(const T* x, std::size_t n, std::byte* out) {
-  if (detail::is_aligned(out)) return detail::encode_whole<Code>(x, n, reinterpret_cast<std::uint16_t*>(out));
+void encode_short(const T* x, std::size_t n, std::byte* out, [[maybe_unused]] bool by_avx2 = detail::has_avx2()) {
+  if (detail::is_aligned(out)) {
+    auto* const codes = reinterpret_cast<std::uint16_t*>(out);
+    std::size_t done = 0;
+#if defined(__x86_64__) && !defined(__CUDACC__)
+    if constexpr (code_of<T> == element_code::float32) {
+      done = by_avx2 ? n - n % detail::short_block : 0;
+      detail::short_avx2::encode<Code>(x, done, codes);
+    }
+#endif
+    return detail::encode_whole<Code>(x + done, n - done, codes + done);
+  }
   for (std::size_t e = 0; e < n; ++e) {
     const std::uint16_t code = short_of<Code>(static_cast<float>(x[e]));
     std::memcpy(out + 2 * e, &code, 2);
   }
 }
 
-template <class Code, element T>
+/// Decodes n values to `out`, or adds them to `out`.
+template <class Code, bool Add = false, element T>
   requires is_floating<T>
-void decode_short(const std::byte* in, std::size_t n, T* out) {
-  if (detail::is_aligned(in)) return detail::decode_whole<Code>(reinterpret_cast<const std::uint16_t*>(in), n, out);
+void decode_short(const std::byte* in, std::size_t n, T* out, [[maybe_unused]] bool by_avx2 = detail::has_avx2()) {
+  if (detail::is_aligned(in)) {
+    const auto* const codes = reinterpret_cast<const std::uint16_t*>(in);
+    std::size_t done = 0;
+#if defined(__x86_64__) && !defined(__CUDACC__)
+    if constexpr (code_of<T> == element_code::float32) {
+      done = by_avx2 ? n - n % detail::short_block : 0;
+      detail::short_avx2::decode<Code, Add>(codes, done, out);
+    }
+#endif
+    if constexpr (Add)
+      return detail::add_whole<Code>(codes + done, n - done, out + done);
+    else
+      return detail::decode_whole<Code>(codes + done, n - done, out + done);
+  }
   for (std::size_t e = 0; e < n; ++e) {
     std::uint16_t code = 0;
     std::memcpy(&code, in + 2 * e, 2);
-    out[e] = static_cast<T>(float_of<Code>(code));
+    const auto decoded = static_cast<T>(float_of<Code>(code));
+    out[e] = Add ? sum{}(decoded, out[e]) : decoded;
   }
 }
 
@@ -230,21 +385,10 @@ void decode_short(const std::byte* in, std::size_t n, T* out) {
 template <element T>
   requires is_floating<T>
 [[gnu::noinline]] auto largest_finite(const T* x, std::size_t n) {
-  using real = std::conditional_t<sizeof(T) == 8, double, float>;
-  std::array<real, detail::short_block> top{};
-  std::size_t e = 0;
-  const auto look = [&](std::size_t lane, T entry) {
-    const auto value = static_cast<real>(entry);
-    const real magnitude = value < 0 ? -value : value;
-    const real finite = spar::detail::is_at_most(magnitude, std::numeric_limits<real>::max()) ? magnitude : real(0);
-    top[lane] = finite > top[lane] ? finite : top[lane];
-  };
-  for (; e + detail::short_block <= n; e += detail::short_block)
-    for (std::size_t b = 0; b < detail::short_block; ++b) look(b, x[e + b]);
-  for (; e < n; ++e) look(0, x[e]);
-  real largest = 0;
-  for (const real lane : top) largest = lane > largest ? lane : largest;
-  return largest;
+#if defined(__x86_64__) && !defined(__CUDACC__)
+  if (detail::has_avx2()) return detail::short_avx2::largest(x, n);
+#endif
+  return detail::largest_finite_of(x, n);
 }
 
 } // namespace spar::kernel
