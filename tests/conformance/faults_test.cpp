@@ -15,6 +15,8 @@
 #if SPAR_ALL_CASES
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/storage/mx.hpp>
+#include <spar/storage/zfp.hpp>
 #endif
 
 namespace spar_test {
@@ -80,7 +82,16 @@ testing::Types<Others..., sparse<stored<coded, doubling_in_parts<2>>>, sparse<st
                coded_feedback<spar::selector::threshold_reuse, spar::balanced_owners>,
                coded_feedback<spar::selector::exact_topk, spar::tree_of_topk>, pruned_feedback>
     with_coded(testing::Types<Others...>);
-using tested = decltype(with_coded(all{}));
+/// Every codec of dense values, and sums in code by every schedule of dense values.
+template <class... Others>
+testing::Types<Others..., dense<in_pieces<hundredth, spar::recursive_doubling>>,
+               dense<stored<hundredth, spar::rabenseifner>>, dense<stored<hundredth, spar::dsar_split>>,
+               dense<in_pieces<hundredth, spar::two_shot>>, dense<in_pieces<hundredth, spar::one_shot>>,
+               dense<in_pieces<spar::storage::zfp, spar::two_shot>>,
+               dense<in_pieces<spar::storage::mx<spar::storage::e4m3>, spar::ring>>,
+               dense<in_pieces<spar::storage::as_half, spar::ring>>>
+    with_codecs(testing::Types<Others...>);
+using tested = decltype(with_codecs(with_coded(all{})));
 #else
 using tested = all;
 #endif

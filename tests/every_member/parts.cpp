@@ -86,26 +86,34 @@ double encode_all(std::span<T> x, std::vector<std::byte>& bytes) {
 template double encode_all(std::span<float>, std::vector<std::byte>&);
 template double encode_all(std::span<double>, std::vector<std::byte>&);
 
-/// The members of the codec of integers.
-template <class T>
-std::size_t pack(std::span<T> values, std::vector<std::byte>& bytes) {
-  const store::packed codec;
-  bytes.resize(codec.encoded_bytes<T>(values.size()));
+/// The members of a codec of integers.
+template <class T, class Codec>
+std::size_t pack(const Codec& codec, std::span<T> values, std::vector<std::byte>& bytes) {
+  bytes.resize(codec.template encoded_bytes<T>(values.size()));
   const std::size_t size = codec.encode(std::span<const T>(values), std::span(bytes), spar::block_position{});
   const std::span<const std::byte> packed = std::span(bytes).first(size);
   codec.decode(packed, values);
   codec.decode_and_add(packed, values);
-  return static_cast<std::size_t>(codec.cost<T>({}));
+  return static_cast<std::size_t>(codec.template cost<T>({}));
 }
-template std::size_t pack(std::span<std::int32_t>, std::vector<std::byte>&);
-template std::size_t pack(std::span<std::int64_t>, std::vector<std::byte>&);
+template <class T>
+std::size_t pack_all(std::span<T> values, std::vector<std::byte>& bytes) {
+  std::size_t all = 0;
+  for_each_model(spar_test::integer_codecs, [&](const auto& of) { all += pack<T>(of.part, values, bytes); });
+  return all;
+}
+template std::size_t pack_all(std::span<std::int32_t>, std::vector<std::byte>&);
+template std::size_t pack_all(std::span<std::int64_t>, std::vector<std::byte>&);
 
-/// The members of the storage that sums codes.
+/// The members of storages that sum codes.
 template <class T>
 double errors(spar::rank_t ranks) {
-  const store::bound codec{.error = 0.1};
-  codec.validate<T>(ranks);
-  return codec.relative_error<T>() + codec.absolute_error<T>();
+  double all = 0;
+  for_each_model(spar_test::code_storages, [&](const auto& of) {
+    of.part.template validate<T>(ranks);
+    all += of.part.template relative_error<T>() + of.part.template absolute_error<T>();
+  });
+  return all;
 }
 template double errors<float>(spar::rank_t);
 template double errors<double>(spar::rank_t);

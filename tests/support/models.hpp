@@ -3,10 +3,12 @@
 // lists, and the table in docs/guide/composing.md is made of them.
 #pragma once
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/mx.hpp>
+#include <spar/storage/packed.hpp>
 #include <spar/storage/zfp.hpp>
 #include <spar/tree.hpp>
 
@@ -72,7 +74,12 @@ inline constexpr auto quantised_storages = std::tuple{
 inline constexpr auto zfp_storages = std::tuple{
     named_model("zfp", spar::storage::zfp{.rate = 16}),
 };
-inline constexpr auto all_storages = std::tuple_cat(exact_storages, short_storages, zfp_storages, quantised_storages);
+/// Storages that sum integers of the values, in the codec `packed`.
+inline constexpr auto code_storages = std::tuple{
+    named_model("bound", spar::storage::bound{.error = 0.25}),
+};
+inline constexpr auto all_storages =
+    std::tuple_cat(exact_storages, short_storages, zfp_storages, quantised_storages, code_storages);
 
 inline constexpr auto stream_codecs = std::tuple{
     named_model("coo", spar::storage::coo{}),
@@ -87,6 +94,10 @@ inline constexpr auto block_codecs =
     std::tuple_cat(models_that(encodes_blocks{}, all_storages),
                    std::tuple{named_model("mx<e5m2>", spar::storage::mx<spar::storage::e5m2>{}),
                               named_model("mx<e2m1>", spar::storage::mx<spar::storage::e2m1>{})});
+/// The block codecs of integers.
+inline constexpr auto integer_codecs = std::tuple{
+    named_model("packed", spar::storage::packed{}),
+};
 
 inline constexpr auto all_schedules = std::tuple{
     named_model("cheapest", spar::cheapest{}),

@@ -212,13 +212,17 @@ template <class Composition>
 product_cell cell_of(std::string name, const Composition& reduce) {
   using state = typename Composition::state;
   using report = typename Composition::report;
-  using blocks = spar::storage::blocks_type<typename Composition::storage_type>;
+  using storage = typename Composition::storage_type;
+  using blocks = spar::storage::blocks_type<storage>;
   product_cell cell{.name = std::move(name), .all = !keeps_k<typename Composition::schedule_type>};
-  if constexpr (!std::is_same_v<blocks, spar::storage::dense>) {
+  if constexpr (spar::sums_in_code<storage>) {
+    cell.error = reduce.store.template absolute_error<float>() / 100; // below the largest value of an input
+    cell.coded = true;
+  } else if constexpr (!std::is_same_v<blocks, spar::storage::dense>) {
     cell.error = spar::storage::blocks_of(reduce.store).template relative_error<float>();
-    cell.coded = !spar::has_stream_codec<typename Composition::storage_type>;
+    cell.coded = !spar::has_stream_codec<storage>;
   }
-  if constexpr (!spar::storage::streams_type<typename Composition::storage_type>::exact) {
+  if constexpr (!spar::storage::streams_type<storage>::exact) {
     cell.error = std::max(cell.error, 0x1p-8); // the error of the tests' stream codec that rounds
   }
   using kept = std::pair<state, report>;
