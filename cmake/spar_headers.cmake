@@ -27,6 +27,10 @@ if(NOT nlohmann_json_FOUND)
   list(FILTER spar_headers EXCLUDE REGEX "_json")
 endif()
 
+if(NOT TARGET spar_zfp)
+  list(FILTER spar_headers EXCLUDE REGEX "/zfp_field")
+endif()
+
 # Writes one source file per header to headers/<kind>/ in the build tree, and stores their paths in `variable`.
 function(spar_write_units variable kind extension)
   set(units "")
@@ -53,7 +57,7 @@ function(spar_compile_headers target)
   add_dependencies(spar_headers_alone ${target})
 endfunction()
 
-spar_compile_headers(spar_headers_host HEADERS ${spar_headers})
+spar_compile_headers(spar_headers_host HEADERS ${spar_headers} LIBRARIES $<TARGET_NAME_IF_EXISTS:spar_zfp>)
 foreach(flavour IN LISTS spar_mpi_flavours)
   spar_compile_headers(spar_headers_${flavour} HEADERS ${spar_mpi_headers} LIBRARIES spar_mpi_${flavour})
 endforeach()

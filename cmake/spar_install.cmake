@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Install rules of the library, and the package files that find_package(spar [COMPONENTS mpi perf]) and pkg-config read.
+# Install rules of the library, and the package files that find_package(spar [COMPONENTS mpi zfp perf]) and pkg-config
+# read.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)

@@ -234,6 +234,26 @@ def packeds():
         yield f"bad_short_{wide}", struct.pack("<BBH", wide, 64, 128) + bytes([9]) + row * 8
 
 
+def zfp_fields():
+    """A byte each for double, dimensions - 1, extents - 1, and the mode with its number; then an encoding."""
+    for name, head, code in [
+        ("zeros", [0, 0, 7, 0], "00"),
+        ("lossless", [0, 0, 3, 0], "010a0b"),
+        ("lossless_doubles", [1, 1, 1, 1, 0], "0150b000"),
+        ("rate", [0, 0, 3, 1, 7], "05310b00"),
+        ("precision", [0, 1, 1, 1, 2, 7], "05710814010000"),
+        ("accuracy", [1, 0, 3, 3, 1, 0], "05885900"),
+    ]:
+        encoding = bytes(8) + bytes.fromhex(code)
+        yield name, bytes(head) + encoding
+        yield f"bad_long_{name}", bytes(head) + encoding + b"\0"
+        yield f"bad_short_{name}", bytes(head) + encoding[:-1]
+        yield f"bad_form_{name}", bytes(head) + struct.pack("<Q", 2) + encoding[8:]
+    yield "plain", bytes([0, 0, 3, 0]) + struct.pack("<Q4f", 1, 1, 2, 3, 4)
+    yield "bad_plain", bytes([0, 0, 3, 0]) + struct.pack("<Q3f", 1, 1, 2, 3)
+    yield "bad_nothing", bytes([0, 0, 3, 0])
+
+
 def ok_topk_of_two(value, index, low):
     """The other rank has entries in this rank's block, but no large ones."""
     entries = counters("Q", [1])  # in a block, for its bounds
@@ -420,6 +440,7 @@ TARGETS = {
     "codec": codecs,
     "mx": mxs,
     "packed": packeds,
+    "zfp_field": zfp_fields,
     "coded": coded_entries,
     "control": controls,
     "collective": collectives,

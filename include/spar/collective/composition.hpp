@@ -39,6 +39,11 @@ auto verdict() {
                      "everything">();
   } else if constexpr (!has_stream_codec<Storage> && !has_block_codec<Storage>)
     return nothing_against(); // a static_assert in `composition` explains why the storage is not a codec
+  else if constexpr (encodes_whole_pieces<storage::blocks_type<Storage>> && (has_stream_codec<Storage> || !requires {
+                       Schedule::whole_pieces;
+                     } || !straight_topology<Topology>))
+    return because<"this storage encodes dense values in pieces that must stay whole on all ranks: use it alone, on a "
+                   "flat topology, with the schedule ring, recursive_doubling, two_shot or one_shot">();
   else if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
     return decltype(Schedule::template accepts<Selector, Storage, Topology>())();
   else
@@ -143,7 +148,7 @@ struct composition {
     if constexpr (sums_in_code<Storage>)
       store.template validate<T>(ranks);
     else
-      storage::validate<T>(store);
+      storage::validate<T>(store, n);
     over.validate(n, ranks);
     by.validate(n);
   }

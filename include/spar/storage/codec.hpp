@@ -46,13 +46,13 @@ concept keeps_all_bits = requires { requires Codec::exact; };
 
 /// A lossy or lossless encoding of blocks of dense values. Every rank, including the sender, continues with the decoded
 /// values. The number of values determines the number of bytes, so that a block can be received directly at its place
-/// in the buffer. Only a lossless codec, whose member `exact` is true, may have another number of bytes for other
-/// values: its `encode` returns the number of bytes written, at most `encoded_bytes`, and its `decode` throws
-/// `corrupt_message` for a number of bytes that does not fit. Such a codec encodes all values, so it has no
-/// `can_encode`. The ranks that forward such values may encode them again.
-/// Rejects a lossy codec whose number of bytes depends on the values, and a codec whose options ranks cannot compare
-/// (see `policy`). The codecs of the library throw `invalid_argument` if the buffer of encoded bytes is too small;
-/// their `encoded_bytes` throws `invalid_argument` for invalid options.
+/// in the buffer. A codec may also have another number of bytes for other values: its `encode` then returns the number
+/// of bytes written, at most `encoded_bytes`, and its `decode` throws `corrupt_message` for a number of bytes that does
+/// not fit. Such a codec encodes all values, so it has no `can_encode`. If it is lossless, which its member `exact`
+/// says, the ranks that forward values may encode them again; if it is lossy, only schedules that keep `whole_pieces`
+/// take it. Rejects a codec whose options ranks cannot compare (see `policy`). The codecs of the library throw
+/// `invalid_argument` if the buffer of encoded bytes is too small; their `encoded_bytes` throws `invalid_argument` for
+/// invalid options.
 ///
 /// A codec must not hide a NaN or an infinity: it decodes them as NaN or infinities, whatever else is in the block, or
 /// cannot encode the block. The other values of such a block may become anything.
@@ -67,6 +67,10 @@ concept keeps_all_bits = requires { requires Codec::exact; };
 /// - `absolute_error<T>()`: returns a number so that |decoded - value| is at most this number plus
 ///   `relative_error<T>()` times the largest |value| of the block, for blocks of any finite values that the codec can
 ///   encode;
+/// - `grain()`: returns a number of values; schedules that keep `whole_pieces` cut the vector only at its multiples,
+/// and
+///   other schedules reject the codec;
+/// - `validate(n)`: throws `invalid_argument` if the codec cannot encode the pieces of a vector of n values;
 /// - `decode_and_add(bytes, values)`: decodes as `decode` does, and adds the decoded values to `values`, in one pass;
 /// - `cost<T>(network)`: returns the seconds to encode a value, and also to decode it, by the network_model `network`.
 template <class Codec, class T>
@@ -79,10 +83,18 @@ concept block_codec =
       codec.decode(bytes, decoded);
     } &&
     (!detail::varies_in_size<Codec, T> ||
-     (detail::keeps_all_bits<Codec> &&
-      !requires(std::span<const T> values, const Codec& codec) { codec.can_encode(values); }));
+     !requires(std::span<const T> values, const Codec& codec) { codec.can_encode(values); });
 
 namespace detail {
+
+/// The number of values at whose multiples pieces of a vector must begin; 1 if the codec does not say.
+template <class Codec>
+[[nodiscard]] std::uint64_t grain_of(const Codec& codec) noexcept {
+  if constexpr (requires { codec.grain(); })
+    return codec.grain();
+  else
+    return 1;
+}
 
 /// Whether the codec can encode `values`; a codec without a function `can_encode` can encode all values.
 template <class Codec, class T>

@@ -51,6 +51,17 @@ template <class Storage>
 concept has_block_codec = block_codec<Storage, float> || block_codec<Storage, double> ||
                           block_codec<Storage, std::int32_t> || requires(const Storage& store) { store.blocks; };
 
+namespace detail {
+
+/// Whether the pieces that a `Codec` encodes must begin at multiples of its grain, and be forwarded as they are
+/// encoded.
+template <class Codec>
+concept encodes_whole_pieces = requires(const Codec& codec) {
+  codec.grain();
+} || (!keeps_all_bits<Codec> && (varies_in_size<Codec, float> || varies_in_size<Codec, double>));
+
+} // namespace detail
+
 /// A storage that makes integers of a rank's dense values at the start of a call; the schedule sums these integers,
 /// which the block codec `codes_type` encodes (see storage::bound). Rejects codecs that encode sums on their way.
 template <class Storage>
@@ -120,10 +131,11 @@ inline constexpr bool is_exact =
 template <class Storage, class T, class Index>
 inline constexpr bool copies_nothing = lending_codec<streams_type<Storage>, T, Index> && plain_blocks<Storage>;
 
-/// Throws `invalid_argument` if the block codec of `store` has invalid options, such as a QSGD bucket of 0 entries.
+/// Throws `invalid_argument` if the block codec of `store` has options that are invalid for n values, such as a QSGD
+/// bucket of 0 entries.
 /// Stops the compilation with a sentence if a codec has an optional member of a form that spar would never call.
 template <element T, class Storage>
-void validate(const Storage& store) {
+void validate(const Storage& store, std::uint64_t n) {
   using blocks = blocks_type<Storage>;
   using streams = streams_type<Storage>;
   if constexpr (is_floating<T> && block_codec<blocks, T>) {
@@ -152,6 +164,7 @@ void validate(const Storage& store) {
   }
   if constexpr (!plain_blocks<Storage> && block_codec<blocks_type<Storage>, T>)
     (void)blocks_of(store).template encoded_bytes<T>(1);
+  if constexpr (requires(const blocks& codec) { codec.validate(n); }) blocks_of(store).validate(n);
 }
 
 /// Returns delta, the number of entries above which a stream over n indices turns dense with the storage `store`

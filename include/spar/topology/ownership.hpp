@@ -50,6 +50,20 @@ struct uniform_ownership {
   }
 };
 
+/// Divides [0, n) into `blocks` contiguous blocks that begin at multiples of `grain`, or at n. The numbers of grains
+/// differ by at most one; the larger blocks come first.
+struct grained_ownership {
+  std::uint64_t n = 0;     ///< the number of indices
+  rank_t blocks = 1;       ///< the number of blocks, at least 1
+  std::uint64_t grain = 1; ///< at least 1
+
+  /// The indices of `block`.
+  [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
+    const index_range grains = uniform_ownership{n / grain + (n % grain != 0 ? 1 : 0), blocks}[block];
+    return {std::min(grains.begin * grain, n), std::min(grains.end * grain, n)};
+  }
+};
+
 /// Divides [0, n) into contiguous blocks in given proportions. With W = portions.back() <= 2^32, block b begins at
 /// index floor(n * portions[b] / W).
 struct portioned_ownership {

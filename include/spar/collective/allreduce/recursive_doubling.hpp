@@ -38,6 +38,7 @@ struct recursive_doubling {
   static constexpr bool values_anywhere = true;
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
   static constexpr bool streams_anywhere = true;
+  static constexpr bool whole_pieces = true; ///< pieces begin at multiples of a codec's grain
 
   /// A sum turns dense if its two operands have more than `dense_from` times delta entries together. A factor below 1
   /// pays off if merging sparse sums takes more time than their smaller messages save; a factor above 1 has the same

@@ -172,6 +172,8 @@ struct ring {
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = true;
+  static constexpr bool whole_pieces =
+      true; ///< encodings are forwarded as they are; pieces begin at multiples of a grain
 
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 

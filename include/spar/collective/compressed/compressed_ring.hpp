@@ -6,7 +6,6 @@
 #include <spar/collective/wire/encode_pipeline.hpp>
 #include <spar/collective/wire/piece_coder.hpp>
 #include <spar/runtime/tasks/task.hpp>
-#include <spar/topology/ownership.hpp>
 #include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
@@ -33,9 +32,9 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
                            residual_view<T> residual) {
   const rank_t p = net.size();
   if (p == 1) co_return;
-  const uniform_ownership owner{x.size(), p};
   const rank_t right = (net.rank() + 1) % p, left = (net.rank() + p - 1) % p;
   const piece_coder coder(net, codec, piece);
+  const auto owner = coder.blocks(x.size(), p);
   const std::uint64_t length = coder.template message_values<T>();
   // The messages of the block that this rank handles in a hop. In hop 0, the rank only sends a block; in each later
   // hop, the rank receives a block, which is a partial sum or, from hop P on, a final sum.

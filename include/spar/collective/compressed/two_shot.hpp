@@ -147,6 +147,7 @@ struct two_shot {
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = true;
+  static constexpr bool whole_pieces = true; ///< pieces begin at multiples of a codec's grain
 
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 
@@ -172,7 +173,7 @@ struct two_shot {
     const auto codec = storage::blocks_of(store);
     const piece_coder coder(net, codec, piece);
     const std::uint64_t length = coder.template message_values<T>();
-    const std::size_t count = detail::pieces_of{uniform_ownership{x.size(), net.size()}[0], length}.count();
+    const std::size_t count = detail::pieces_of{coder.blocks(x.size(), net.size())[0], length}.count();
     const auto one_piece = [=](channel<Net> lane, std::size_t i) {
       return reduce_piece(lane, rank_group{.count = lane.size()}, x, 0, op, coder, length, i, residual);
     };
@@ -203,7 +204,7 @@ struct two_shot {
   static task<void> reduce_piece(channel<Net> net, rank_group group, std::span<T> x, std::uint64_t first, Op op,
                                  piece_coder<Net, Codec> coder, std::uint64_t length, std::size_t i,
                                  residual_view<T> residual) {
-    const uniform_ownership owner{x.size(), group.count};
+    const auto owner = coder.blocks(x.size(), group.count);
     const auto range_of = [&](rank_t r) { return detail::pieces_of{owner[group.position(r)], length}[i]; };
     const auto part = [x](index_range range) { return x.subspan(range.begin, range.size()); };
     const index_range own = range_of(net.rank());
@@ -315,6 +316,7 @@ struct one_shot {
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = true;
+  static constexpr bool whole_pieces = true; ///< pieces begin at multiples of a codec's grain
 
   std::uint64_t piece = 32768; ///< number of dense values that a block codec encodes at a time
 

@@ -29,8 +29,9 @@ struct pieces_of {
   std::uint64_t length;
 
   [[nodiscard]] std::size_t count() const noexcept { return range.size() == 0 ? 1 : (range.size() - 1) / length + 1; }
+  /// The piece i; empty if there are fewer pieces.
   [[nodiscard]] index_range operator[](std::size_t i) const noexcept {
-    const std::uint64_t begin = range.begin + i * length;
+    const std::uint64_t begin = range.begin + std::min(i * length, range.size());
     return {begin, begin + std::min(length, range.end - begin)};
   }
 };

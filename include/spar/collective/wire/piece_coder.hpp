@@ -11,6 +11,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/wire.hpp>
+#include <spar/topology/ownership.hpp>
 #include <spar/workspace/workspace.hpp>
 
 #include <cstddef>
@@ -21,7 +22,8 @@
 
 namespace spar {
 
-/// A `block_coder` of blocks that consist of pieces of `piece` values. The codec encodes or refuses each piece alone. A
+/// A `block_coder` of blocks that consist of pieces of `piece` values, or of the nearest multiple of the codec's grain
+/// that is at most as long, but at least one grain. The codec encodes or refuses each piece alone. A
 /// message has a piece, so that its transfer overlaps with the coding of others. Among ranks that lend each other
 /// their memory, where there is no transfer and each message takes as long as the work on a large piece, a message has
 /// a whole block, with the same decoded values.
@@ -30,9 +32,16 @@ class piece_coder : public block_coder<Net, Codec> {
  public:
   /// Keeps a pointer to `codec`, which must outlive the piece_coder.
   piece_coder(channel<Net> net, const Codec& codec, std::uint64_t piece) noexcept
-      : piece_coder::block_coder(net, codec), piece_(piece) {}
+      : piece_coder::block_coder(net, codec), piece_(whole_grains(codec, piece)) {}
   piece_coder(channel<Net> net, Codec&& codec, std::uint64_t piece) = delete;
 
+  /// The blocks of n values among `count` owners: uniform, in multiples of the codec's grain.
+  [[nodiscard]] auto blocks(std::uint64_t n, rank_t count) const noexcept {
+    if constexpr (requires { codec_->grain(); })
+      return grained_ownership{n, count, std::max<std::uint64_t>(codec_->grain(), 1)};
+    else
+      return uniform_ownership{n, count};
+  }
   /// The greatest number of values in a message; the same on all ranks. Throws `invalid_argument` for invalid options
   /// of the codec.
   template <element T>
@@ -60,6 +69,10 @@ class piece_coder : public block_coder<Net, Codec> {
   }
 
  private:
+  static std::uint64_t whole_grains(const Codec& codec, std::uint64_t piece) noexcept {
+    const std::uint64_t grain = std::max<std::uint64_t>(detail::grain_of(codec), 1);
+    return std::max(piece / grain, std::uint64_t{1}) * grain;
+  }
   template <element T>
   static task<payload> block_message(channel<Net> net, piece_coder coder, std::span<const T> values,
                                      std::uint64_t first, std::uint64_t step, buffer<std::byte>* room,
