@@ -14,7 +14,9 @@ namespace spar::kernel::detail {
 /// The number of blocks in a group. The codes of a group fill whole bytes at any rate.
 inline constexpr unsigned zfp_blocks = 16;
 
-static_assert(std::endian::native == std::endian::little, "the storage zfp needs a little-endian machine");
+static_assert(std::endian::native == std::endian::little,
+              "storage::zfp and storage::named_codec, which contains it, need a little-endian machine; on others, use "
+              "the types of other storages");
 
 [[gnu::always_inline]] inline std::uint64_t zfp_load(const std::byte* from) {
   std::uint64_t word;
