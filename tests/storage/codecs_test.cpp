@@ -228,7 +228,7 @@ TEST(short_floats, do_not_carry_what_would_become_infinite) {
 }
 
 TEST(named_codec, lengths_and_bytes) {
-  for (const char* name : {"none", "bf16", "half", "qsgd:8", "qsgd:4"}) {
+  for (const char* name : {"none", "bf16", "half", "qsgd:8", "qsgd:4", "mx:e4m3", "mx:e5m2", "mx:e2m1"}) {
     const named_codec codec(name);
     for (std::size_t n = 0; n <= 70; ++n) {
       std::vector<double> x(n);
@@ -242,6 +242,8 @@ TEST(named_codec, lengths_and_bytes) {
   EXPECT_EQ(named_codec("bf16").encoded_bytes<float>(1001), 2002U);
   EXPECT_EQ(named_codec("none").encoded_bytes<double>(1001), 8008U);
   EXPECT_EQ(named_codec("qsgd:8").encoded_bytes<float>(1024), 1028U);
+  EXPECT_EQ(named_codec("mx:e4m3").encoded_bytes<float>(1024), 1056U);
+  EXPECT_EQ(named_codec("mx:e2m1").encoded_bytes<float>(1024), 544U);
 }
 
 #ifdef SPAR_HAS_HALF
@@ -269,7 +271,7 @@ TEST(named_codec, quantised_halves_keep_the_error_bound) {
 
 TEST(named_codec, too_few_bytes_are_refused) {
   std::vector<float> x(17, 1.0F);
-  for (const char* name : {"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8", "zfp:8"}) {
+  for (const char* name : {"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8", "mx:e2m1", "zfp:8"}) {
     const named_codec codec(name);
     std::vector<std::byte> bytes(codec.encoded_bytes<float>(x.size()));
     const auto fewer = std::span(bytes).first(bytes.size() - 1);
@@ -279,7 +281,8 @@ TEST(named_codec, too_few_bytes_are_refused) {
 }
 
 TEST(named_codec, wrong_names_are_named) {
-  for (const char* name : {"", "zip", "qsgd", "qsgd:3", "zfp", "zfp:", "zfp:x", "zfp:8x", "bf16 ", "QSGD:8"}) {
+  for (const char* name :
+       {"", "zip", "qsgd", "qsgd:3", "mx", "mx:e3m2", "zfp", "zfp:", "zfp:x", "zfp:8x", "bf16 ", "QSGD:8"}) {
     try {
       const named_codec codec(name);
       ADD_FAILURE() << "accepted '" << name << "'";
@@ -292,6 +295,7 @@ TEST(named_codec, wrong_names_are_named) {
 TEST(named_codec, options_are_distinguished) {
   std::set<std::uint64_t> seen;
   std::vector<const char*> names{"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8"};
+  names.insert(names.end(), {"mx:e2m1", "mx:e5m2", "mx:e4m3"});
   names.insert(names.end(), {"zfp:8", "zfp:16", "zfp:8.25"});
   for (const char* name : names) seen.insert(spar::digest_of(named_codec(name)));
   EXPECT_EQ(seen.size(), names.size());

@@ -273,7 +273,7 @@ expect(0 < many["against_reference"]["lowest"] <= many["against_reference"]["rat
        <= many["against_reference"]["highest"], f"no interval: {many}")
 
 # Compressed systems: results within their bounds, counts, also inside partial systems and in the simulator.
-compressed = ("ring+bf16,ring+qsgd:8,rec_doubling+half,two_shot+qsgd:8,one_shot+bf16,flexreduce+qsgd:8,dense+bf16,"
+compressed = ("ring+bf16,ring+qsgd:8,rec_doubling+half,two_shot+qsgd:8,one_shot+bf16,flexreduce+qsgd:8,dense+mx:e4m3,"
               "ring+bf16+p2p,dsar_split+qsgd:4,ring+bound:1e-4")
 for transport in ["threads", "sim"]:
     found = rows(*f"--systems {compressed} --count 50000 --density 1 --ranks 4 --transport {transport} --check".split())

@@ -24,7 +24,8 @@ struct compressed_name {
 
 /// As printed by `--list`.
 inline constexpr std::string_view compressed_names = "dense ring rec_doubling two_shot one_shot flexreduce dsar_split";
-inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qsgd:8 zfp:RATE bound:R";
+inline constexpr std::string_view codec_names = "none bf16 half qsgd:2 qsgd:4 qsgd:8 mx:e2m1 mx:e5m2 mx:e4m3 zfp:RATE "
+                                                "bound:R";
 inline constexpr std::string_view coded_names = "sparcml ssar_split rec_doubling gtopk ok_topk";
 inline constexpr std::string_view stream_codec_names = "coded coded:fast coded:bf16 pruned cheapest";
 

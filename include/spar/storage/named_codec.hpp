@@ -4,6 +4,7 @@
 
 #include <spar/core/error.hpp>
 #include <spar/storage/codec.hpp>
+#include <spar/storage/mx.hpp>
 #include <spar/storage/zfp.hpp>
 
 #include <charconv>
@@ -18,9 +19,10 @@
 
 namespace spar::storage {
 
-/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8` or `zfp:RATE` (RATE bits per
-/// value). The compiler instantiates each collective only once for all these codecs. A piece with values that zfp
-/// cannot encode is sent uncompressed; a schedule that cannot send uncompressed pieces throws `invalid_argument`.
+/// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8`, `mx:e2m1`, `mx:e5m2`, `mx:e4m3`
+/// or `zfp:RATE` (RATE bits per value). The compiler instantiates each collective only once for all these codecs. A
+/// piece with values that zfp cannot encode is sent uncompressed; a schedule that cannot send uncompressed pieces
+/// throws `invalid_argument`.
 class named_codec {
  public:
   static constexpr slot fills = slot::storage;
@@ -66,7 +68,9 @@ class named_codec {
   /// rate, if T is float or double.
   template <element T, class F>
   static void for_each(F f) {
-    for (const std::string_view which : {"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8"}) f(named_codec(which));
+    for (const std::string_view which :
+         {"none", "bf16", "half", "qsgd:2", "qsgd:4", "qsgd:8", "mx:e2m1", "mx:e5m2", "mx:e4m3"})
+      f(named_codec(which));
     if constexpr (block_codec<zfp, T>) {
       named_codec code;
       for (int rate = 4; rate <= 32; ++rate) {
@@ -83,7 +87,7 @@ class named_codec {
   }
 
  private:
-  using any = std::variant<dense, as_bfloat16, as_half, qsgd<2>, qsgd<4>, qsgd<8>, zfp>;
+  using any = std::variant<dense, as_bfloat16, as_half, qsgd<2>, qsgd<4>, qsgd<8>, mx<e2m1>, mx<e5m2>, mx<e4m3>, zfp>;
 
   static any parse(std::string_view which) {
     if (which == "none") return dense{};
@@ -92,6 +96,9 @@ class named_codec {
     if (which == "qsgd:2") return qsgd<2>{};
     if (which == "qsgd:4") return qsgd<4>{};
     if (which == "qsgd:8") return qsgd<8>{};
+    if (which == "mx:e2m1") return mx<e2m1>{};
+    if (which == "mx:e5m2") return mx<e5m2>{};
+    if (which == "mx:e4m3") return mx<e4m3>{};
     if (which.starts_with("zfp:")) {
       zfp code{.non_finite = unsupported::exact};
       const std::string_view rate = which.substr(4);
@@ -102,7 +109,8 @@ class named_codec {
       }
     }
     raise<invalid_argument>(
-        {"unknown codec '", which, "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8 or zfp:RATE"});
+        {"unknown codec '", which,
+         "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8, mx:e2m1, mx:e5m2, mx:e4m3 or zfp:RATE"});
   }
 
   template <class T, class Result, class F, class Codec>
@@ -111,7 +119,7 @@ class named_codec {
       return f(c);
     else
       raise<invalid_argument>(
-          {"the codec zfp encodes only float and double; for other types, use none, bf16, half or qsgd"});
+          {"the codec zfp encodes only float and double; for other types, use none, bf16, half, qsgd or mx"});
   }
 
   any codec_;
