@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace spar_test {
@@ -442,6 +444,45 @@ struct others {
 
 TEST(conformance_bound, averages_and_takes_streams) {
   for (const mode where : all_modes) run(where, 3, others{});
+}
+
+/// Counts the decodings that add in the same pass.
+struct adding : spar::storage::packed {
+  std::atomic<int>* additions = nullptr;
+
+  template <spar::element T>
+  void decode_and_add(std::span<const std::byte> in, std::span<T> inout) const {
+    ++*additions;
+    packed::decode_and_add(in, inout);
+  }
+};
+template <class Schedule, class Op>
+struct one_sum {
+  Schedule by;
+  adding store;
+  Op op;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    std::vector<std::int32_t> x(1000, 3);
+    auto pending = spar::start_allreduce(net, std::span(x), spar::compose(store, by), op);
+    co_await pending;
+    EXPECT_EQ(x, std::vector<std::int32_t>(1000, std::is_same_v<Op, spar::average> ? 3 : 12));
+  }
+};
+template <class Schedule>
+int additions_of_four_ranks(const Schedule& by) {
+  std::atomic<int> sums = 0, averages = 0;
+  run(free_modes[0], 4, one_sum<Schedule, spar::sum>{by, {{}, &sums}, {}});
+  run(free_modes[0], 4, one_sum<Schedule, spar::average>{by, {{}, &averages}, {}});
+  EXPECT_EQ(sums, averages);
+  return sums;
+}
+
+TEST(conformance_bound, packed_integers_are_decoded_and_added_in_one_pass) {
+  EXPECT_EQ(additions_of_four_ranks(spar::ring{}), 4 * 3);
+  EXPECT_EQ(additions_of_four_ranks(spar::recursive_doubling{}), 4 * 2);
+  EXPECT_EQ(additions_of_four_ranks(spar::two_shot{}), 3 + 3 * 2); // not the values of the first rank, and not its own
+  EXPECT_EQ(additions_of_four_ranks(spar::one_shot{}), 4 * 3);
 }
 
 /// Decodes a sparse stream as a block of an allgather.

@@ -171,4 +171,12 @@ struct average : sum {
   }
 };
 
+namespace detail {
+
+/// Whether Op is a sum of the library: the order of two operands changes no bits, except those of NaN.
+template <class Op>
+inline constexpr bool adds = std::same_as<Op, sum> || std::same_as<Op, average>;
+
+} // namespace detail
+
 } // namespace spar

@@ -331,9 +331,9 @@ class host_work {
   /// false, and does nothing, if there is no such pass.
   template <class Codec, element T, reduction<T> Op>
   static constexpr bool reduce_left(const Codec& codec, std::span<const std::byte> in, std::span<T> inout, Op) {
-    constexpr bool adds = std::is_same_v<Op, sum> && requires { codec.decode_and_add(in, inout); };
-    if constexpr (adds) codec.decode_and_add(in, inout);
-    return adds;
+    constexpr bool one_pass = spar::detail::adds<Op> && requires { codec.decode_and_add(in, inout); };
+    if constexpr (one_pass) codec.decode_and_add(in, inout);
+    return one_pass;
   }
 
   // Selections (see selector/selector.hpp), which up to `threads` threads of the processor share.

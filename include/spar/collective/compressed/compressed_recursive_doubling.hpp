@@ -95,13 +95,12 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
         else if (stage < rounds)
           in.start(peer_of(stage + 1));
         if (stage > 0) coder.adopt(out[i].message, mine);
-        const std::span<T> theirs = scratch.span().first(mine.size());
-        coder.decode(coder.template arrived<T>(received, mine.size()), theirs);
-        received.end_loan();
+        const payload theirs = coder.template arrived<T>(received, mine.size());
         if (peer < net.rank())
-          net.work().reduce_left(mine, std::as_const(scratch).data(), op);
+          coder.reduce_left(theirs, mine, op, scratch.span());
         else
-          net.work().reduce(mine, std::as_const(scratch).data(), op);
+          coder.reduce(theirs, mine, op, scratch.span());
+        received.end_loan();
         net.compute(mine.size());
       }
       const bool goes_back = stage == rounds; // in the last stage, the result is sent to the inactive ranks, if any

@@ -21,7 +21,6 @@
 #include <spar/topology/ownership.hpp>
 #include <spar/workspace/workspace.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -99,8 +98,7 @@ template <transport Net, element T, reduction<T> Op, class Codec>
 task<void> reduce_in_order(channel<Net> net, rank_group group, piece_coder<Net, Codec> coder,
                            all_to_all<Net, message_buffer>* theirs, payload own, std::span<T> sum, Op op,
                            std::span<T> scratch) {
-  constexpr bool in_float = std::derived_from<Op, spar::sum> && reduction<Op, float> && is_floating<component_of<T>> &&
-                            sizeof(component_of<T>) == 2;
+  constexpr bool in_float = adds<Op> && is_floating<component_of<T>> && sizeof(component_of<T>) == 2;
   [[maybe_unused]] std::conditional_t<in_float, float_sum<T>, bool> total{};
   if constexpr (in_float) total = float_sum<T>(net.memory(), sum.size());
   for (rank_t r = 0; r < group.count; ++r) {

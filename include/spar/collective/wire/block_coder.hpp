@@ -6,6 +6,7 @@
 #include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/network_model.hpp>
+#include <spar/core/op.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/codec.hpp>
@@ -122,6 +123,7 @@ class block_coder {
   /// as long.
   template <element T, reduction<T> Op>
   void reduce(const payload& message, std::span<T> values, Op op, std::span<T> scratch) const {
+    if constexpr (detail::adds<Op>) return reduce_left(message, values, op, scratch); // which may take one pass
     const std::span<T> decoded = scratch.first(values.size());
     decode(message, decoded);
     net_.work().reduce(values, std::as_const(decoded).data(), op);
