@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Compiles SOURCE with OPTIONS: compilation must fail with a message that matches EXPECT. With SPAR_FULL in the
-# environment, also compiles SOURCE with -DPOSITIVE_CONTROL, which must succeed.
+# Compiles SOURCE with OPTIONS: compilation must fail with a message that matches EXPECT and, if ERRORS is a number,
+# with this number of errors. With SPAR_FULL in the environment, also compiles SOURCE with -DPOSITIVE_CONTROL, which
+# must succeed.
 
 # PRECOMPILED contains spar/spar.hpp.gch, which g++ finds before the header; other compilers read the header.
 set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${PRECOMPILED}" "-I${INCLUDE}" ${OPTIONS} "${SOURCE}")
@@ -19,4 +20,9 @@ endif()
 string(REGEX MATCH "${EXPECT}" found "${errors}")
 if(NOT found)
   message(FATAL_ERROR "expected a compiler error that matches \"${EXPECT}\", got:\n${errors}")
+endif()
+string(REGEX MATCHALL "[0-9]: error: " all "${errors}")
+list(LENGTH all count)
+if(ERRORS AND NOT count EQUAL ERRORS)
+  message(FATAL_ERROR "expected ${ERRORS} errors, got ${count}:\n${errors}")
 endif()

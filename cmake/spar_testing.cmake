@@ -244,11 +244,11 @@ function(spar_add_mpi_test path)
   endforeach()
 endfunction()
 
-# spar_add_compile_failure(name SOURCE file EXPECT regex [OPTIONS option...])
-# Adds a test that compiling the file with the options fails with a message that matches EXPECT and, with --full, that
-# it succeeds with -DPOSITIVE_CONTROL.
+# spar_add_compile_failure(name SOURCE file EXPECT regex [ERRORS count] [OPTIONS option...])
+# Adds a test that compiling the file with the options fails with a message that matches EXPECT, and with as many errors
+# as ERRORS says, and, with --full, that it succeeds with -DPOSITIVE_CONTROL.
 function(spar_add_compile_failure name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;EXPECT" "OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;EXPECT;ERRORS" "OPTIONS")
   if(NOT SPAR_REPOSITORY_CHECKS)
     return()
   endif()
@@ -268,7 +268,7 @@ function(spar_add_compile_failure name)
     COMMAND
       "${CMAKE_COMMAND}" "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DINCLUDE=${PROJECT_SOURCE_DIR}/include"
       "-DPRECOMPILED=${precompiled}" "-DSOURCE=${CMAKE_CURRENT_SOURCE_DIR}/${arg_SOURCE}" "-DEXPECT=${arg_EXPECT}"
-      "-DOPTIONS=${arg_OPTIONS}" -P
+      "-DOPTIONS=${arg_OPTIONS}" "-DERRORS=${arg_ERRORS}" -P
       "${PROJECT_SOURCE_DIR}/cmake/compile_failure.cmake")
   set_tests_properties(compile_failure.${name} PROPERTIES TIMEOUT 120 LABELS "compile_failure" FIXTURES_REQUIRED
                                                                                                compile_failure)

@@ -41,7 +41,7 @@ void any(unsigned kind, fuzz::input& in) {
     decode_any<spar::storage::named_codec, T>(spar::storage::named_codec("none"), count, in);
     return;
   default:
-    const std::array rates{"zfp:4", "zfp:8", "zfp:11.3", "zfp:16", "zfp:32"};
+    const std::array rates{"zfp:4", "zfp:8", "zfp:11.25", "zfp:16", "zfp:32"};
     decode_any<spar::storage::named_codec, T>(spar::storage::named_codec(rates[kind / 4 % rates.size()]), count, in);
     return;
   }

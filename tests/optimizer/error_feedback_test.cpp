@@ -383,6 +383,18 @@ TEST(error_feedback, numbers_of_a_state_are_compared_and_saved_exactly) {
   EXPECT_THROW(two_calls(0.75), spar::mismatch);
 }
 
+TEST(error_feedback, the_digest_of_a_state_has_the_lengths_of_its_vectors) {
+  const auto digest = [](const auto&... vectors) {
+    spar::detail::state_digest hash;
+    (hash(vectors), ...);
+    return hash.value;
+  };
+  using vector = std::vector<std::uint64_t>;
+  EXPECT_NE(digest(vector{1, 2}, vector{3}), digest(vector{1}, vector{2, 3}));
+  EXPECT_NE(digest(vector{}, vector{1}), digest(vector{1}, vector{}));
+  EXPECT_EQ(digest(vector{1, 2}, vector{3}), digest(vector{1, 2}, vector{3}));
+}
+
 TEST(error_feedback, ranks_that_set_different_options_end_in_mismatch) {
   spar::thread_group group{3};
   EXPECT_THROW(group.run([](spar::threads& net) {

@@ -442,9 +442,10 @@ TEST(zfp, says_what_it_cannot_carry) {
 }
 
 TEST(zfp, bad_options) {
-  for (const double rate : {3.9, 0.0, -8.0, 32.5, std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double rate : {3.9, 4.1, 8.125, 0.0, -8.0, 32.5, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THROW((void)spar::storage::zfp{.rate = rate}.encoded_bytes<float>(10), spar::invalid_argument) << rate;
   }
+  EXPECT_EQ(spar::storage::zfp{.rate = 8.25}.encoded_bytes<float>(256), 264U);
   EXPECT_THROW((void)spar::storage::zfp{.threads = 0}.encoded_bytes<float>(10), spar::invalid_argument);
 }
 

@@ -90,8 +90,8 @@ struct state_reader {
   }
 };
 
-/// Computes a digest of the numbers that `shared_state` passes to this object. These numbers must be equal on all
-/// ranks; the ranks compare only the digest.
+/// Computes a digest of the numbers that `shared_state` passes to this object, and of the lengths of its vectors. Both
+/// must be equal on all ranks; the ranks compare only the digest.
 struct state_digest {
   std::uint64_t value = 0;
 
@@ -100,6 +100,7 @@ struct state_digest {
     value = splitmix_finalize(value ^ word_of(number)) + splitmix_step;
   }
   void operator()(const std::vector<std::uint64_t>& numbers) {
+    (*this)(numbers.size());
     for (const std::uint64_t number : numbers) (*this)(number);
   }
 };

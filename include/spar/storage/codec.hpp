@@ -177,6 +177,7 @@ template <int Bits>
 struct qsgd {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = Bits == 2 ? "qsgd2" : Bits == 4 ? "qsgd4" : "qsgd8";
+  static_assert(Bits == 2 || Bits == 4 || Bits == 8, "storage::qsgd<Bits> encodes a value in 2, 4 or 8 bits");
 
   std::size_t bucket = 1024; ///< the number of values that share a scale, at least 1
   std::uint64_t seed = 0;    ///< the seed of the stochastic rounding

@@ -28,7 +28,8 @@ class named_codec {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "named";
 
-  /// Throws `invalid_argument` if `which` is an unknown name, or has a zfp rate outside [4, 32].
+  /// Throws `invalid_argument` if `which` is an unknown name, or has a zfp rate that is no multiple
+  /// of 0.25 in [4, 32].
   explicit named_codec(std::string_view which = "none") : codec_(parse(which)) {}
 
   template <element T>

@@ -66,17 +66,17 @@ enum class unsupported {
 /// (double: 2^-962), because a block in which every |value| is below this number is encoded as zeros. zfp is not
 /// idempotent: encoding decoded values again can give different values.
 ///
-/// The bytes are those of libzfp 1.0, so the rate is rounded to a quarter of a bit.
+/// The bytes are those of libzfp 1.0, in which a block has whole bits, so the rate is a multiple of a quarter of a bit.
 struct zfp {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp";
 
-  double rate = 16;                               ///< bits per value
+  double rate = 16;                               ///< bits per value, from 4 to 32 in steps of 0.25
   unsupported non_finite = unsupported::rejected; ///< what is done with values that zfp cannot encode
   int threads = 1; ///< maximum number of threads per call of `encode` or `decode`; uses at most one per 4096 values
 
-  /// The size of the encoding of `count` values, in bytes. Throws `invalid_argument` for a rate outside [4, 32] or a
-  /// number of threads outside [1, 256]; so do `encode` and `decode`.
+  /// The size of the encoding of `count` values, in bytes. Throws `invalid_argument` for a rate that is not a
+  /// multiple of 0.25 in [4, 32], or a number of threads outside [1, 256]; so do `encode` and `decode`.
   template <element T>
     requires std::floating_point<T>
   [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
@@ -144,7 +144,9 @@ struct zfp {
 
  private:
   void check_options() const {
-    spar::detail::check_number(rate, {4, 32, "a rate in [4, 32] bits per value"}, "the zfp rate");
+    constexpr const char* expected = "a rate in [4, 32] bits per value, a multiple of 0.25";
+    spar::detail::check_number(rate, {4, 32, expected}, "the zfp rate");
+    if (std::floor(4 * rate) != 4 * rate) raise<invalid_argument>({"the zfp rate is ", rate, "; expected ", expected});
     check_threads(threads);
   }
 };

@@ -33,7 +33,6 @@ namespace spar::kernel {
 /// an infinity, the scale is infinite, infinities stay infinite, and finite entries become 0. A zero of either sign
 /// becomes +0.
 template <int Bits>
-  requires(Bits == 2 || Bits == 4 || Bits == 8)
 struct qsgd_codec {
   static constexpr std::size_t default_bucket = 1024;
   /// The largest level, s = 2^(Bits-1) - 1.
