@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Compiles SOURCE with OPTIONS: compilation must fail with a message that matches EXPECT and, if ERRORS is a number,
-# with this number of errors. With SPAR_FULL in the environment, also compiles SOURCE with -DPOSITIVE_CONTROL, which
+# with this number of errors, each of a static assertion. With SPAR_FULL in the environment, also compiles SOURCE with -DPOSITIVE_CONTROL, which
 # must succeed.
 
 # PRECOMPILED contains spar/spar.hpp.gch, which g++ finds before the header; other compilers read the header.
@@ -22,7 +22,9 @@ if(NOT found)
   message(FATAL_ERROR "expected a compiler error that matches \"${EXPECT}\", got:\n${errors}")
 endif()
 string(REGEX MATCHALL "[0-9]: error: " all "${errors}")
+string(REGEX MATCHALL "[0-9]: error: static.assert" sentences "${errors}")
 list(LENGTH all count)
-if(ERRORS AND NOT count EQUAL ERRORS)
-  message(FATAL_ERROR "expected ${ERRORS} errors, got ${count}:\n${errors}")
+list(LENGTH sentences sentence_count)
+if(ERRORS AND NOT (count EQUAL ERRORS AND sentence_count EQUAL ERRORS))
+  message(FATAL_ERROR "expected ${ERRORS} errors, all of them sentences, got ${count} and ${sentence_count}:\n${errors}")
 endif()

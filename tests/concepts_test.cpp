@@ -615,6 +615,8 @@ static_assert(reduces_vectors<spar::recursive_doubling> && reduces_vectors<spar:
               reduces_vectors<spar::rabenseifner> && reduces_vectors<spar::cheapest>);
 static_assert(!reduces_vectors<spar::ssar_split> && reduces_vectors<stored<spar::storage::coo, spar::ssar_split>>,
               "a composition converts dense values to a stream for a schedule that takes only streams");
+static_assert(!reduces_vectors<spar::ring_reduce_scatter> && !reduces_streams<spar::ring_reduce_scatter>,
+              "a reduce-scatter leaves each rank one block");
 static_assert(reduces_vectors<spar::sparcml> && reduces_vectors<chosen<spar::selector::nonzeros>>);
 static_assert(
     !spar::dense_allreduce<stored<spar::storage::as_half, spar::ring>, spar::threads, std::int32_t, spar::sum>,

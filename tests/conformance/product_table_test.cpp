@@ -4,7 +4,9 @@
 #include "support/models.hpp"
 #include "support/varint.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/storage/packed.hpp>
 
 #include <gtest/gtest.h>
 
@@ -97,7 +99,8 @@ table make_table() {
   out += "\n" +
          wrapped("*all*: the schedule works with this storage and each selector, over `flat` and over `on_tree`. Other "
                  "stream codecs work where `coo` does, also those that round, except with `pruned_owners`; the tests "
-                 "run one that rounds with each other schedule. *some*, *none*: the other combinations do not compile, "
+                 "run one that rounds with each other schedule. `packed` works where `dense` does, and `bound` where `dense` "
+                 "does with the selector `everything`. *some*, *none*: the other combinations do not compile, "
                  "for the reasons with these numbers:") +
          "\n";
   for (std::size_t r = 0; r < made.reasons.size(); ++r)
@@ -135,6 +138,22 @@ TEST(product_table, stands_in_the_documentation) {
   }
   EXPECT_EQ(words_of(page.substr(first, to - first)), words_of(made.text))
       << "rewrite the table: SPAR_WRITE_TABLE=1 " << "conformance_product_table_test";
+}
+
+TEST(product_table, says_where_packed_and_bound_work) {
+  const auto works = []<class Selector, class Storage, class Schedule>() {
+    return spar::composes<spar::verdict_of<Selector, Storage, spar::flat, Schedule>> +
+           2 * spar::composes<spar::verdict_of<Selector, Storage, spar::on_tree, Schedule>>;
+  };
+  for_each_model(all_schedules, [&]<class Schedule>(const model<Schedule>& by) {
+    for_each_model(all_selectors, [&]<class Selector>(const model<Selector>& select) {
+      using spar::storage::dense, spar::storage::packed, spar::storage::bound;
+      const int plain = works.template operator()<Selector, dense, Schedule>();
+      const int coded = std::is_same_v<Selector, spar::everything> ? plain : 0;
+      EXPECT_EQ((works.template operator()<Selector, packed, Schedule>()), plain) << by.name << ", " << select.name;
+      EXPECT_EQ((works.template operator()<Selector, bound, Schedule>()), coded) << by.name << ", " << select.name;
+    });
+  });
 }
 
 TEST(product_table, has_one_column_for_stream_codecs) {

@@ -14,6 +14,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/sparse_stream.hpp>
+#include <spar/topology/ownership.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -53,18 +54,29 @@ concept checked = requires(const Algorithm& algorithm, std::uint64_t n, rank_t r
   { algorithm.template validate<T>(n, ranks, op) } -> std::same_as<void>;
 };
 
+namespace detail {
+
+/// Whether `Algorithm` takes the owners of blocks, as every reduce-scatter does and no allreduce.
+template <class Algorithm, class Net, class X, class Op>
+inline constexpr bool takes_owners = std::invocable<const Algorithm&, channel<Net>, X, bounded_ownership, Op>;
+
+} // namespace detail
+
 /// An allreduce of streams: a call with a channel, a stream_view<T, Index> and an Op returns a task<sparse_stream<T,
 /// Index>>. The concept rejects an algorithm that can be called only on a non-const lvalue, because several calls of
-/// one algorithm object may be in flight.
+/// one algorithm object may be in flight, and a reduce-scatter.
 template <class Algorithm, class Net, class T, class Index, class Op>
 concept stream_allreduce =
+    !detail::takes_owners<Algorithm, detail::port_type_of<Net>, stream_view<T, Index>, Op> &&
     requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, stream_view<T, Index> mine, Op op) {
       { algorithm(net, mine, op) } -> std::same_as<task<sparse_stream<T, Index>>>;
     };
 
-/// An allreduce of dense values in place: a call with a channel, a span<T> and an Op returns a task<void>.
+/// An allreduce of dense values in place: a call with a channel, a span<T> and an Op returns a task<void>. The concept
+/// rejects a reduce-scatter, which leaves each rank one block of the result.
 template <class Algorithm, class Net, class T, class Op>
 concept dense_allreduce =
+    !detail::takes_owners<Algorithm, detail::port_type_of<Net>, std::span<T>, Op> &&
     requires(const Algorithm& algorithm, channel<detail::port_type_of<Net>> net, std::span<T> x, Op op) {
       { algorithm(net, x, op) } -> std::same_as<task<void>>;
     };

@@ -381,11 +381,23 @@ template <class Selector, class Storage, class Topology, class Schedule>
 inline constexpr bool selects_entries<composition<Selector, Storage, Topology, Schedule>> =
     composition<Selector, Storage, Topology, Schedule>::selects_entries;
 
+template <class Algorithm, class T, class Index>
+inline constexpr bool stores_values = true;
+template <class Selector, class Storage, class Topology, class Schedule, class T, class Index>
+inline constexpr bool stores_values<composition<Selector, Storage, Topology, Schedule>, T, Index> =
+    composition<Selector, Storage, Topology, Schedule>::template stores<T, Index>;
+
 /// Stops the compilation with a sentence if `Algorithm` is a composition whose selector selects no values of T over
-/// `Net`. Returns whether not, so that no other error follows.
+/// `Net`, or whose storage does not encode them. Returns whether not, so that no other error follows.
 template <class Algorithm, class Net, class T, class Index = std::uint32_t>
-constexpr bool expect_selector_of() {
-  if constexpr (selects_entries<Algorithm>)
+constexpr bool expect_parts_for() {
+  static_assert(stores_values<Algorithm, T, Index>,
+                "the storage does not encode values of this type: a storage that rounds takes floating-point values "
+                "only, of which zfp and bound take float and double; for values of 16 bits, use qsgd, mx, as_half or "
+                "as_bfloat16, or copy the values to float; packed takes integers of 32 and 64 bits");
+  if constexpr (!stores_values<Algorithm, T, Index>)
+    return false;
+  else if constexpr (selects_entries<Algorithm>)
     return expect_selector<typename Algorithm::selector_type, T, Index, workspace_of<Net>>();
   else
     return true;

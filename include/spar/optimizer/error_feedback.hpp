@@ -14,9 +14,11 @@
 #include <spar/runtime/pending.hpp>
 #include <spar/storage/kernel/dense.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -170,13 +172,15 @@ class error_feedback : public feedback_core<T, Algorithm, Index, detail::host_st
     static_assert(!detail::any_in_device_memory<Values>,
                   "these values are in device memory, which error_feedback cannot read: use spar::device_feedback "
                   "(compile with nvcc), or call error_feedback in the function on_host of a spar::staged");
-    if constexpr (detail::expect_selector_of<Algorithm, detail::port_type_of<Net>, T, Index>()) {
+    constexpr bool fit = detail::expect_parts_for<Algorithm, detail::port_type_of<Net>, T, Index>();
+    if constexpr (fit) {
       static_assert(residual_allreduce<Algorithm, Net, T, Index, Op>,
                     "error feedback needs an algorithm that selects values of this type: a composition, or a type with "
                     "members state, report and reduce<Index>(net, state*, report*, x, op, prepare) -> "
                     "task<selected_sum<T, Index>>; what keeps the largest values takes numbers only");
     }
-    if constexpr (detail::any_in_device_memory<Values> || !detail::expect_lasting<Values>()) {
+    if constexpr (!fit || detail::any_in_device_memory<Values> || !detail::expect_lasting<Values>() ||
+                  !expect_values_for<Call, Values>()) {
       return detail::rejected_call{};
     } else {
       const auto x = view_of<Call>(values);
@@ -187,6 +191,15 @@ class error_feedback : public feedback_core<T, Algorithm, Index, detail::host_st
         return call;
       });
     }
+  }
+  template <class Call, class Values>
+  static constexpr bool expect_values_for() {
+    using view = std::conditional_t<std::same_as<Call, in_place>, std::span<T>, std::span<const T>>;
+    constexpr bool takes = strided_values<Values> || std::constructible_from<view, std::remove_reference_t<Values>&>;
+    static_assert(takes, "error feedback takes a span, vector or array of values of its own type, which it overwrites: "
+                         "for values that are const, use the members reduce and start_reduce, which leave them as they "
+                         "are");
+    return takes;
   }
   template <class Call, class Values>
   static auto view_of(Values& values) {

@@ -81,10 +81,6 @@ inline constexpr bool can_call = std::invocable<const Algorithm&, channel<Net>, 
 template <class Algorithm, class Net, class X>
 inline constexpr bool can_call<Algorithm, Net, X, no_operation> = std::invocable<const Algorithm&, channel<Net>, X>;
 
-/// Whether `Algorithm` takes the owners of blocks, as every reduce-scatter does and no allreduce.
-template <class Algorithm, class Net, class X, class Op>
-inline constexpr bool takes_owners = std::invocable<const Algorithm&, channel<Net>, X, bounded_ownership, Op>;
-
 /// Stops the compilation with a sentence unless `Algorithm` can be called with these arguments after the channel.
 /// Returns whether it can, so that no other error follows.
 template <class Algorithm, class Net, class X, class Op>
@@ -144,6 +140,28 @@ void copy_values(const In& in, const Out& out, [[maybe_unused]] pool& memory) {
   }
 }
 
+/// Stops the compilation with a sentence if `Algorithm`, for an allreduce, takes owners. Returns whether not, so that no
+/// other error follows.
+template <class Algorithm, class Net, class X, class Op>
+constexpr bool expect_whole() {
+  static_assert(!takes_owners<Algorithm, Net, X, Op>,
+                "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
+                "needs another algorithm, such as ring, rabenseifner or split_allgather");
+  return !takes_owners<Algorithm, Net, X, Op>;
+}
+
+/// Stops the compilation with a sentence unless `Op` is an operation on values of T, and `Algorithm` is none. Returns
+/// whether so, so that no other error follows.
+template <class Algorithm, class Op, class T>
+constexpr bool expect_operation() {
+  static_assert(!reduction<Algorithm, T>, "the operation of an allreduce follows the algorithm: for example "
+                                          "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
+  static_assert(reduction<Op, T>,
+                "an allreduce needs an operation on its values: see spar::reduction; minimum and maximum "
+                "need values with an order");
+  return !reduction<Algorithm, T> && reduction<Op, T>;
+}
+
 /// The overloads of `allreduce`, for streams and for dense values.
 struct allreduce_forms {
   template <transport Net, element T, index_type Index, class Algorithm = sparcml, reduction<T> Op = sum>
@@ -153,15 +171,18 @@ struct allreduce_forms {
     static_assert(!selects_entries<composed_type>,
                   "a selector takes entries from dense values; to reduce a stream, use a "
                   "composition with the selector everything");
-    static_assert(
-        stream_allreduce<composed_type, Net, T, Index, Op>,
-        "this algorithm does not allreduce sparse streams of this value type: it must be callable as "
-        "algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>, and a storage that "
-        "rounds takes floating-point values only");
-    static_assert(!takes_owners<composed_type, Net, stream_view<T, Index>, Op>,
-                  "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
-                  "needs another algorithm, such as ring or split_allgather");
-    return prepare_values(net, mine, std::move(composed), op);
+    if constexpr (!selects_entries<composed_type> && expect_parts_for<composed_type, Net, T, Index>() &&
+                  expect_whole<composed_type, Net, stream_view<T, Index>, Op>()) {
+      constexpr bool reduces = stream_allreduce<composed_type, Net, T, Index, Op>;
+      static_assert(reduces, "this algorithm does not allreduce sparse streams of this value type: it must be callable "
+                             "as algorithm(channel<Net>, stream_view<T, Index>, Op) -> task<sparse_stream<T, Index>>");
+      if constexpr (reduces)
+        return prepare_values(net, mine, std::move(composed), op);
+      else
+        return rejected_call{};
+    } else {
+      return rejected_call{};
+    }
   }
   template <transport Net, element T, index_type Index, class... Rest>
   auto operator()(Net& net, const sparse_stream<T, Index>& mine, Rest&&... rest) const {
@@ -175,20 +196,17 @@ struct allreduce_forms {
     using composed_type = decltype(composed);
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
-    if constexpr (expect_element<T>() && expect_selector_of<composed_type, Net, T>()) {
-      static_assert(!reduction<Algorithm, T>, "the operation of an allreduce follows the algorithm: for example "
-                                              "allreduce(net, values, spar::sparcml{}, spar::maximum{})");
-      static_assert(reduction<Op, T>,
-                    "an allreduce needs an operation on its values: see spar::reduction; minimum and maximum "
-                    "need values with an order");
-      static_assert(dense_allreduce<composed_type, Net, T, Op>,
-                    "this algorithm does not allreduce dense values of this type: it must be callable as "
-                    "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, a storage that rounds takes "
-                    "floating-point values only, and what keeps the largest values takes numbers only");
-      static_assert(!takes_owners<composed_type, Net, std::span<T>, Op>,
-                    "this algorithm is a reduce_scatter, which leaves each rank one block of the result; an allreduce "
-                    "needs another algorithm, such as ring or rabenseifner");
-      return prepare_values(net, x, std::move(composed), op);
+    if constexpr (expect_element<T>() && expect_operation<Algorithm, Op, T>() &&
+                  expect_parts_for<composed_type, Net, T>() &&
+                  expect_whole<composed_type, Net, std::span<T>, Op>()) {
+      constexpr bool reduces = dense_allreduce<composed_type, Net, T, Op>;
+      static_assert(reduces, "this algorithm does not allreduce dense values of this type: it must be callable as "
+                             "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, and what keeps the largest "
+                             "values takes numbers only");
+      if constexpr (reduces)
+        return prepare_values(net, x, std::move(composed), op);
+      else
+        return rejected_call{};
     } else {
       return rejected_call{};
     }
@@ -254,12 +272,13 @@ struct reduce_scatter_forms {
                   "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
                   "spar::ring_reduce_scatter{}, spar::maximum{})");
     using X = decltype(argument_for(values));
-    constexpr bool scatters = takes_owners<Algorithm, Net, X, Op> || !can_call<Algorithm, Net, X, Op>;
+    constexpr bool operation = is_operation<Algorithm, Values>();
+    constexpr bool scatters = operation || takes_owners<Algorithm, Net, X, Op> || !can_call<Algorithm, Net, X, Op>;
     static_assert(scatters,
                   "this algorithm is an allreduce, whose result is whole on all ranks; a reduce_scatter needs "
                   "ring_reduce_scatter, split_reduce_scatter or another algorithm that takes the owners of "
                   "the blocks: algorithm(channel<Net>, values, ownership, Op)");
-    if constexpr (scatters)
+    if constexpr (scatters && !operation)
       return prepare_values(net, std::forward<Values>(values), std::move(algorithm), op);
     else
       return rejected_call{};
@@ -269,7 +288,10 @@ struct reduce_scatter_forms {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce_scatter follows the algorithm: for example reduce_scatter(net, values, "
                   "owners, spar::ring_reduce_scatter{}, spar::maximum{})");
-    return prepare_values(net, std::forward<Values>(values), with_argument{std::move(algorithm), owner}, op);
+    if constexpr (is_operation<Algorithm, Values>())
+      return rejected_call{};
+    else
+      return prepare_values(net, std::forward<Values>(values), with_argument{std::move(algorithm), owner}, op);
   }
 };
 
@@ -294,7 +316,10 @@ struct reduce_forms : rootless_form {
     static_assert(!is_operation<Algorithm, Values>(),
                   "the operation of a reduce follows the algorithm: for example reduce(net, values, root, "
                   "spar::binomial_reduce{}, spar::maximum{})");
-    return prepare_values(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, op);
+    if constexpr (is_operation<Algorithm, Values>())
+      return rejected_call{};
+    else
+      return prepare_values(net, std::forward<Values>(values), with_argument{std::move(algorithm), root}, op);
   }
 };
 

@@ -11,6 +11,7 @@
 #include <spar/runtime/arguments.hpp>
 #include <spar/system/collectives.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -210,10 +211,12 @@ class fused_allreduce {
     detail::or_abort(*net_, [&] {
       calls_.reserve(buckets_.size()); // not after the start of the call, whose handle would then be lost
       auto call = detail::allreduce_forms{}(*net_, x, algorithm_, op_);
-      call.agreed.digest = detail::splitmix(call.agreed.digest ^ shape_.hash());
-      using algorithm = detail::fused_algorithm<decltype(call.algorithm)>;
-      calls_.push_back(
-          start_collective(*net_, named{b.name}, call.agreed, algorithm{std::move(call.algorithm), &shape_}, x, op_));
+      if constexpr (!std::same_as<decltype(call), detail::rejected_call>) {
+        call.agreed.digest = detail::splitmix(call.agreed.digest ^ shape_.hash());
+        using algorithm = detail::fused_algorithm<decltype(call.algorithm)>;
+        calls_.push_back(
+            start_collective(*net_, named{b.name}, call.agreed, algorithm{std::move(call.algorithm), &shape_}, x, op_));
+      }
     });
   }
 

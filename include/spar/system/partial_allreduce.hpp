@@ -98,19 +98,25 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
       "this type is not a participation: expected the type everyone, or a copyable type with a name, options(f), "
       "validate(P), and either initiates(rank, round, P) or both q and counter(round, P)");
   static_assert(reduction<Op, value>, "a partial allreduce needs an operation that reduces its values");
-  if constexpr (detail::expect_selector_of<decltype(given), port_type, value, index>()) {
-    static_assert(
-        detail::reduces<composed_type, port_type, argument, Op>,
-        "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a sparse stream if "
-        "T is a stream");
-    who.validate(net.size());
-    return detail::or_abort(net, [&] {
-      detail::check_call<value, typename backlog::type::index_type>(net, composed, op, n);
-      const detail::partial_terms<composed_type, Participation> terms{&composed, &who, options.tau};
-      const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));
-      return partial<port_type, typename backlog::type, Participation, composed_type, Op>(
-          net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(composed), op, options);
-    });
+  constexpr bool reduces = detail::reduces<composed_type, port_type, argument, Op> &&
+                           !detail::takes_owners<composed_type, port_type, argument, Op>;
+  if constexpr (detail::expect_parts_for<decltype(given), port_type, value, index>()) {
+    static_assert(reduces, "this algorithm cannot reduce the argument of the partial allreduce: dense values, or a "
+                           "sparse stream if T is a stream");
+    if constexpr (reduces) {
+      who.validate(net.size());
+      return detail::or_abort(net, [&] {
+        detail::check_call<value, typename backlog::type::index_type>(net, composed, op, n);
+        const detail::partial_terms<composed_type, Participation> terms{&composed, &who, options.tau};
+        const signature agreed = signature_of<value, index, Op>(n, terms, detail::options_of(op));
+        return partial<port_type, typename backlog::type, Participation, composed_type, Op>(
+            net, n, agreed, typename backlog::type(n, op, net.memory()), who, std::move(composed), op, options);
+      });
+    } else {
+      return detail::rejected_call{};
+    }
+  } else {
+    return detail::rejected_call{};
   }
 }
 

@@ -129,10 +129,10 @@ struct ring_allgather : algorithm_defaults {
   /// Joins the blocks of all ranks into one stream and returns the stream; rank r contributes block r (see
   /// uniform_ownership). If the result turns dense, an index without an entry gets the value `absent`. Adds the
   /// rounding errors of the encoding of this rank's block to `residual`, unless `residual` is empty.
-  template <transport Net, element T, index_type Index, class Storage = storage::coo>
+  template <transport Net, element T, index_type Index, class Storage>
     requires storage_policy<Storage, T, Index>
-  task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, T absent, Storage store = {},
-                                           residual_view<T> residual = {}) const& {
+  task<sparse_stream<T, Index>> join(channel<Net> net, stream_view<T, Index> mine, T absent, Storage store,
+                                     residual_view<T> residual) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{mine.dimension(), p};
     const rank_t right = (net.rank() + 1) % p;
@@ -208,7 +208,7 @@ struct ring {
     const ring_reduce_scatter reduce_scatter;
     const ring_allgather allgather;
     const sparse_stream<T, Index> block = co_await reduce_scatter(net, mine, op, store, residual);
-    co_return co_await allgather(net, block.view(), op.template neutral<T>(), store, residual);
+    co_return co_await allgather.join(net, block.view(), op.template neutral<T>(), store, residual);
   }
 
   template <class... Args>
