@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Compiles SOURCE with OPTIONS: compilation must fail with a message that matches EXPECT and, if ERRORS is a number,
-# with this number of errors, each of a static assertion. With SPAR_FULL in the environment, also compiles SOURCE with -DPOSITIVE_CONTROL, which
-# must succeed.
+# with this number of errors, each of a static assertion. With SPAR_FULL in the environment, also compiles SOURCE with
+# -DPOSITIVE_CONTROL, which must succeed.
 
 # PRECOMPILED contains spar/spar.hpp.gch, which g++ finds before the header; other compilers read the header.
 set(command "${COMPILER}" -std=c++20 -fsyntax-only "-I${PRECOMPILED}" "-I${INCLUDE}" ${OPTIONS} "${SOURCE}")
@@ -26,5 +26,5 @@ string(REGEX MATCHALL "[0-9]: error: static.assert" sentences "${errors}")
 list(LENGTH all count)
 list(LENGTH sentences sentence_count)
 if(ERRORS AND NOT (count EQUAL ERRORS AND sentence_count EQUAL ERRORS))
-  message(FATAL_ERROR "expected ${ERRORS} errors, all of them sentences, got ${count} and ${sentence_count}:\n${errors}")
+  message(FATAL_ERROR "expected ${ERRORS} sentences, got ${sentence_count} in ${count} errors:\n${errors}")
 endif()

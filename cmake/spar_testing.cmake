@@ -245,8 +245,8 @@ function(spar_add_mpi_test path)
 endfunction()
 
 # spar_add_compile_failure(name SOURCE file EXPECT regex [ERRORS count] [OPTIONS option...])
-# Adds a test that compiling the file with the options fails with a message that matches EXPECT and with as many errors as
-# ERRORS says, each of a static assertion, and, with --full, that it succeeds with -DPOSITIVE_CONTROL.
+# Adds a test that compiling the file with the options fails with a message that matches EXPECT and with as many errors
+# as ERRORS says, each of a static assertion, and, with --full, that it succeeds with -DPOSITIVE_CONTROL.
 function(spar_add_compile_failure name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;EXPECT;ERRORS" "OPTIONS")
   if(NOT SPAR_REPOSITORY_CHECKS)

@@ -96,13 +96,15 @@ table make_table() {
     });
     out += "\n";
   });
-  out += "\n" +
-         wrapped("*all*: the schedule works with this storage and each selector, over `flat` and over `on_tree`. Other "
-                 "stream codecs work where `coo` does, also those that round, except with `pruned_owners`; the tests "
-                 "run one that rounds with each other schedule. `packed` works where `dense` does, and `bound` where `dense` "
-                 "does with the selector `everything`. *some*, *none*: the other combinations do not compile, "
-                 "for the reasons with these numbers:") +
-         "\n";
+  out +=
+      "\n" +
+      wrapped(
+          "*all*: the schedule works with this storage and each selector, over `flat` and over `on_tree`. Other "
+          "stream codecs work where `coo` does, also those that round, except with `pruned_owners`; the tests "
+          "run one that rounds with each other schedule. `packed` works where `dense` does, and `bound` where `dense` "
+          "does with the selector `everything`. *some*, *none*: the other combinations do not compile, "
+          "for the reasons with these numbers:") +
+      "\n";
   for (std::size_t r = 0; r < made.reasons.size(); ++r)
     out += wrapped(std::to_string(r + 1) + ". " + made.reasons[r] + " (" + std::to_string(made.times[made.reasons[r]]) +
                        " combinations).",

@@ -384,9 +384,9 @@ TEST(error_feedback, numbers_of_a_state_are_compared_and_saved_exactly) {
 }
 
 TEST(error_feedback, the_digest_of_a_state_has_the_lengths_of_its_vectors) {
-  const auto digest = [](const auto&... vectors) {
+  const auto digest = [](const auto&... all) {
     spar::detail::state_digest hash;
-    (hash(vectors), ...);
+    (hash(all), ...);
     return hash.value;
   };
   using vector = std::vector<std::uint64_t>;

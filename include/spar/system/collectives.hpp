@@ -140,8 +140,8 @@ void copy_values(const In& in, const Out& out, [[maybe_unused]] pool& memory) {
   }
 }
 
-/// Stops the compilation with a sentence if `Algorithm`, for an allreduce, takes owners. Returns whether not, so that no
-/// other error follows.
+/// Stops the compilation with a sentence if `Algorithm`, for an allreduce, takes owners. Returns whether not, so that
+/// no other error follows.
 template <class Algorithm, class Net, class X, class Op>
 constexpr bool expect_whole() {
   static_assert(!takes_owners<Algorithm, Net, X, Op>,
@@ -197,8 +197,7 @@ struct allreduce_forms {
     const auto x = view_of_values(values);
     using T = typename decltype(x)::element_type;
     if constexpr (expect_element<T>() && expect_operation<Algorithm, Op, T>() &&
-                  expect_parts_for<composed_type, Net, T>() &&
-                  expect_whole<composed_type, Net, std::span<T>, Op>()) {
+                  expect_parts_for<composed_type, Net, T>() && expect_whole<composed_type, Net, std::span<T>, Op>()) {
       constexpr bool reduces = dense_allreduce<composed_type, Net, T, Op>;
       static_assert(reduces, "this algorithm does not allreduce dense values of this type: it must be callable as "
                              "algorithm(channel<Net>, std::span<T>, Op) -> task<void>, and what keeps the largest "
