@@ -25,7 +25,8 @@ struct packed {
   static constexpr bool exact = true; ///< values keep all their bits
 
   /// No block may need more bits a value: a caller that knows the largest value gets smaller buffers and better
-  /// predictions of the model. Differences of values up to m in magnitude need std::bit_width(4 * m) bits. In an
+  /// predictions of the model. With as many bits as an integer has, `cheapest` sends integers unencoded, because the
+  /// model sees no gain. Differences of values up to m in magnitude need std::bit_width(4 * m) bits. In an
   /// allreduce, this holds for the sums, too.
   unsigned bits = 64;
 

@@ -185,7 +185,8 @@ task<void> sum_codes(channel<Net> net, std::span<T> x, Algorithm algorithm, code
 template <transport Net, element T, class Op, class Algorithm>
 task<void> sum_in_code(channel<Net> net, std::span<T> x, Op, storage::bound store, Algorithm algorithm,
                        residual_view<T> residual) {
-  static_assert(!channel<Net>::on_device, "storage::bound makes codes of values in host memory, not on a device");
+  static_assert(!channel<Net>::on_device,
+                "storage::bound makes codes of values in host memory, not on a device: use spar::staged");
   static_assert(std::same_as<Op, sum> || std::same_as<Op, average>,
                 "storage::bound adds codes: use the operation spar::sum or spar::average");
   static_assert(std::same_as<T, float> || std::same_as<T, double>, "storage::bound encodes float and double");
