@@ -21,7 +21,8 @@
 
 namespace spar::kernel::detail {
 
-/// Vectors of 64 bytes, and instructions that the compilers name only in headers, which compile slowly.
+/// Vectors of 64 bytes, and instructions that the compilers name only in headers, which compile slowly. The assembly is
+/// in the syntax of AT&T and in that of Intel.
 struct zfp_avx512_vectors {
   using longs [[gnu::vector_size(64)]] = std::uint64_t;
   using words [[gnu::vector_size(64)]] = std::uint32_t;
@@ -32,73 +33,73 @@ struct zfp_avx512_vectors {
   /// The element of `table` with the index in each element.
   SPAR_ZFP_AVX512 static longs look(longs table, longs index) {
     longs y;
-    asm("vpermq %2, %1, %0" : "=v"(y) : "v"(index), "v"(table));
+    asm("vpermq {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(index), "v"(table));
     return y;
   }
   /// The byte of `table` with the index in the lowest six bits of each byte.
   SPAR_ZFP_AVX512 static longs look(bytes table, longs index) {
     longs y;
-    asm("vpermb %2, %1, %0" : "=v"(y) : "v"(index), "v"(table));
+    asm("vpermb {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(index), "v"(table));
     return y;
   }
   /// The byte of each 16 bytes of `table` with the index in each byte.
   SPAR_ZFP_AVX512 static longs look_in_16(bytes table, longs index) {
     longs y;
-    asm("vpshufb %2, %1, %0" : "=v"(y) : "v"(table), "v"(index));
+    asm("vpshufb {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(table), "v"(index));
     return y;
   }
   /// The byte of `table` and `table2` with the index in the lowest seven bits of each byte of `index`.
   SPAR_ZFP_AVX512 static longs look(longs table, longs table2, longs index) {
-    asm("vpermi2b %2, %1, %0" : "+v"(index) : "v"(table), "v"(table2));
+    asm("vpermi2b {%2, %1, %0|%0, %1, %2}" : "+v"(index) : "v"(table), "v"(table2));
     return index;
   }
   /// Sums of neighbouring products, of unsigned bytes with signed ones, and of 16 bits.
   SPAR_ZFP_AVX512 static longs products_of_bytes(longs x, longs y) {
     longs z;
-    asm("vpmaddubsw %2, %1, %0" : "=v"(z) : "v"(x), "v"(y));
+    asm("vpmaddubsw {%2, %1, %0|%0, %1, %2}" : "=v"(z) : "v"(x), "v"(y));
     return z;
   }
   SPAR_ZFP_AVX512 static longs products_of_shorts(longs x, longs y) {
     longs z;
-    asm("vpmaddwd %2, %1, %0" : "=v"(z) : "v"(x), "v"(y));
+    asm("vpmaddwd {%2, %1, %0|%0, %1, %2}" : "=v"(z) : "v"(x), "v"(y));
     return z;
   }
   // The result is 0 for a distance of 64 (32) or more, which the operators << and >> do not promise.
   SPAR_ZFP_AVX512 static longs up(longs x, longs distance) {
     longs y;
-    asm("vpsllvq %2, %1, %0" : "=v"(y) : "v"(x), "v"(distance));
+    asm("vpsllvq {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(x), "v"(distance));
     return y;
   }
   SPAR_ZFP_AVX512 static words up(words x, words distance) {
     words y;
-    asm("vpsllvd %2, %1, %0" : "=v"(y) : "v"(x), "v"(distance));
+    asm("vpsllvd {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(x), "v"(distance));
     return y;
   }
   SPAR_ZFP_AVX512 static longs down(longs x, longs distance) {
     longs y;
-    asm("vpsrlvq %2, %1, %0" : "=v"(y) : "v"(x), "v"(distance));
+    asm("vpsrlvq {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(x), "v"(distance));
     return y;
   }
   /// In each byte, the eight bits of x from the position in that byte of `from` on.
   SPAR_ZFP_AVX512 static longs bits_from(longs x, longs from) {
     longs y;
-    asm("vpmultishiftqb %2, %1, %0" : "=v"(y) : "v"(from), "v"(x));
+    asm("vpmultishiftqb {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(from), "v"(x));
     return y;
   }
   /// In bit 7 - i of each byte, the parity of (that byte of x & byte i of the matrix).
   SPAR_ZFP_AVX512 static longs product(longs x, longs matrix) {
     longs y;
-    asm("vgf2p8affineqb $0, %2, %1, %0" : "=v"(y) : "v"(x), "v"(matrix));
+    asm("vgf2p8affineqb {$0, %2, %1, %0|%0, %1, %2, 0}" : "=v"(y) : "v"(x), "v"(matrix));
     return y;
   }
   SPAR_ZFP_AVX512 static longs leading_zeros(longs x) {
     longs y;
-    asm("vplzcntq %1, %0" : "=v"(y) : "v"(x));
+    asm("vplzcntq {%1, %0|%0, %1}" : "=v"(y) : "v"(x));
     return y;
   }
   SPAR_ZFP_AVX512 static bool is_zero(longs x) {
     unsigned char mask;
-    asm("vptestmq %1, %1, %0" : "=Yk"(mask) : "v"(x));
+    asm("vptestmq {%1, %1, %0|%0, %1, %1}" : "=Yk"(mask) : "v"(x));
     return mask == 0;
   }
   template <class V>
