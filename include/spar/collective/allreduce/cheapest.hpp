@@ -170,7 +170,14 @@ struct cheapest {
   template <element T, class Codec>
   [[nodiscard]] static compression_choice compression(const Codec& codec, const network_model& model, rank_t ranks,
                                                       std::size_t n) {
-    return {model, dense_shape<T>(ranks, n), spar::model_of<T>(codec, model)};
+    static_assert(block_codec<Codec, T>,
+                  "cheapest::compression takes a block codec for values of T, such as storage::qsgd<8>, and no "
+                  "composition; instead of storage::bound, pass the codec of its sums, which are integers: "
+                  "compression<std::int32_t>(storage::packed{.bits = b}, model, ranks, n)");
+    if constexpr (block_codec<Codec, T>)
+      return {model, dense_shape<T>(ranks, n), spar::model_of<T>(codec, model)};
+    else
+      return {model, {}, {}};
   }
 
   template <class... Args>
