@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <span>
@@ -117,6 +119,38 @@ TYPED_TEST(storage_mx, sizes_are_a_scale_for_each_32_values) {
   EXPECT_EQ(size(32), 1 + 4 * bits);
   EXPECT_EQ(size(33), 1 + 4 * bits + 2);
   EXPECT_EQ(size(3200), 100 + 400 * bits);
+}
+
+TYPED_TEST(storage_mx, has_the_same_bits_with_and_without_avx2) {
+  if (!spar::kernel::detail::has_avx2()) GTEST_SKIP() << "the processor has no AVX2";
+  std::mt19937_64 random(6);
+  const std::uint32_t special[] = {0x7f800000, 0xff800000, 0x7fc00001, 0x7f800001, 1, 0x80000000, 0x7f7fffff};
+  for (int trial = 0; trial < 3000; ++trial) {
+    std::vector<float> x(random() % 300);
+    const auto exponent = static_cast<std::uint32_t>(random() % 254);
+    for (float& v : x) {
+      const std::uint32_t near = exponent - std::min(exponent, static_cast<std::uint32_t>(random() % 24));
+      v = std::bit_cast<float>((static_cast<std::uint32_t>(random()) & 0x807fffffU) | near << 23);
+      if (trial % 3 == 0 && random() % 40 == 0) v = std::bit_cast<float>(special[random() % std::size(special)]);
+    }
+    std::vector<std::uint8_t> codes[2];
+    std::vector<float> y[2];
+    for (const bool by_avx2 : {false, true}) {
+      codes[by_avx2].resize(spar::kernel::mx_bytes<TypeParam>(x.size()));
+      spar::kernel::encode_mx<TypeParam>(x.data(), x.size(), codes[by_avx2].data(), by_avx2);
+    }
+    ASSERT_EQ(codes[0], codes[1]);
+    if (trial % 2 == 0)
+      for (auto& byte : codes[0]) byte = static_cast<std::uint8_t>(random());
+    for (const bool by_avx2 : {false, true}) {
+      y[by_avx2].resize(x.size());
+      spar::kernel::decode_mx<TypeParam>(codes[0].data(), x.size(), y[by_avx2].data(), by_avx2);
+    }
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_TRUE(std::bit_cast<std::uint32_t>(y[0][i]) == std::bit_cast<std::uint32_t>(y[1][i]) ||
+                  (std::isnan(y[0][i]) && std::isnan(y[1][i])))
+          << i;
+  }
 }
 
 /// Every code with every scale, also those that `encode` does not write.

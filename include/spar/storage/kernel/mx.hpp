@@ -5,6 +5,7 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/storage/kernel/avx2.hpp>
 #include <spar/storage/kernel/bits.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 
@@ -181,12 +182,16 @@ template <class Element>
       out[b] = static_cast<std::uint8_t>(codes[2 * b] | codes[2 * b + 1] << 4);
 }
 
+/// The float with which the decoded elements of a block are multiplied.
+inline float mx_factor(int scale) {
+  return std::bit_cast<float>(scale == 0           ? 1 << (float_mantissa - 1)
+                              : scale == nan_scale ? infinite_float | 1 << (float_mantissa - 1)
+                                                   : scale << float_mantissa);
+}
+
 template <class Element>
 [[gnu::always_inline]] inline void decode_mx_block(const std::uint8_t* in, float* out) {
-  const int scale = in[0];
-  const auto factor = std::bit_cast<float>(scale == 0           ? 1 << (float_mantissa - 1)
-                                           : scale == nan_scale ? infinite_float | 1 << (float_mantissa - 1)
-                                                                : scale << float_mantissa);
+  const float factor = mx_factor(in[0]);
   ++in;
   std::uint8_t codes[mx_block];
   if constexpr (Element::bits == 4)
@@ -205,6 +210,144 @@ template <class Element>
     }
   }
 }
+
+#if defined(__x86_64__) && !defined(__CUDACC__)
+
+/// Encodes and decodes whole blocks of floats by AVX2, with the formulas of `encode_mx_block` and `decode_mx_block`.
+struct mx_avx2 {
+  using floats [[gnu::vector_size(32)]] = float;
+  using integers [[gnu::vector_size(32)]] = int;
+  using shorts [[gnu::vector_size(32)]] = short;
+  using bytes [[gnu::vector_size(32)]] = char;
+  using longs [[gnu::vector_size(32)]] = long long;
+  using words [[gnu::vector_size(32)]] = unsigned;
+
+  template <class Element>
+  [[gnu::target("avx2"), gnu::noinline]] static void encode(const float* __restrict x, std::size_t blocks,
+                                                            std::uint8_t* __restrict out) {
+    // First finds the largest values of some blocks: the codes of a block would wait for them.
+    constexpr std::size_t most = 8;
+    integers largest[most];
+    for (; blocks > 0; blocks -= std::min(most, blocks)) {
+      const std::size_t some = std::min(most, blocks);
+      for (std::size_t b = 0; b < some; ++b) largest[b] = largest_of(x + b * mx_block);
+      for (std::size_t b = 0; b < some; ++b, x += mx_block, out += mx_bytes<Element>(mx_block))
+        encode_block<Element>(x, largest[b], out);
+    }
+  }
+  template <class Element>
+  [[gnu::target("avx2"), gnu::noinline]] static void decode(const std::uint8_t* __restrict in, std::size_t blocks,
+                                                            float* __restrict out) {
+    for (; blocks > 0; --blocks, in += mx_bytes<Element>(mx_block), out += mx_block) {
+      const float factor = mx_factor(in[0]);
+      constexpr char no = -128;
+      if constexpr (Element::bits == 8) {
+        integers lanes;
+        std::memcpy(&lanes, in + 1, sizeof lanes);
+        lanes = __builtin_shufflevector(lanes, lanes, 0, 2, 4, 6, 1, 3, 5, 7);
+        const bytes order{no, no, no, 0, no, no, no, 1, no, no, no, 2, no, no, no, 3,
+                          no, no, no, 0, no, no, no, 1, no, no, no, 2, no, no, no, 3};
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) decode_eight<Element>(shuffled(lanes, order, i), factor, out + 8 * i);
+      } else {
+        using two_longs [[gnu::vector_size(16)]] = long long;
+        two_longs both;
+        std::memcpy(&both, in + 1, sizeof both);
+        const auto lanes = __builtin_bit_cast(integers, __builtin_shufflevector(both, both, 0, 1, 0, 1));
+        const bytes order{no, no, no, 0, no, no, no, 0, no, no, no, 1, no, no, no, 1,
+                          no, no, no, 2, no, no, no, 2, no, no, no, 3, no, no, no, 3};
+        const words lower_half{4, 0, 4, 0, 4, 0, 4, 0};
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          const auto codes = __builtin_bit_cast(words, shuffled(lanes, order, i)) << lower_half & 0xf0000000;
+          decode_eight<Element>(__builtin_bit_cast(integers, codes), factor, out + 8 * i);
+        }
+      }
+    }
+  }
+
+ private:
+  [[gnu::target("avx2"), gnu::always_inline]] static floats load(const float* x) {
+    floats lanes;
+    std::memcpy(&lanes, x, sizeof lanes);
+    return lanes;
+  }
+  [[gnu::target("avx2"), gnu::always_inline]] static integers magnitude(floats x) {
+    return __builtin_bit_cast(integers, x) & 0x7fffffff;
+  }
+  [[gnu::target("avx2"), gnu::always_inline]] static integers larger(integers a, integers b) { return a > b ? a : b; }
+  /// The bits of the largest magnitude of a block, in all lanes.
+  [[gnu::target("avx2"), gnu::always_inline]] static integers largest_of(const float* x) {
+    integers most = larger(larger(magnitude(load(x)), magnitude(load(x + 8))),
+                           larger(magnitude(load(x + 16)), magnitude(load(x + 24))));
+    most = larger(most, __builtin_shufflevector(most, most, 4, 5, 6, 7, 0, 1, 2, 3));
+    most = larger(most, __builtin_shufflevector(most, most, 2, 3, 0, 1, 6, 7, 4, 5));
+    return larger(most, __builtin_shufflevector(most, most, 1, 0, 3, 2, 5, 4, 7, 6));
+  }
+  /// As `encode_mx_block`.
+  template <class Element>
+  [[gnu::target("avx2"), gnu::always_inline]] static void encode_block(const float* x, integers largest,
+                                                                       std::uint8_t* out) {
+    const integers scale = larger((largest >> float_mantissa) - Element::greatest_exponent, integers{});
+    const auto inverse = __builtin_bit_cast(floats, (2 * float_bias - scale) << float_mantissa);
+    out[0] = largest[0] >= infinite_float ? nan_scale : static_cast<std::uint8_t>(scale[0]);
+    const shorts low = codes<Element>(load(x) * inverse, load(x + 8) * inverse);
+    const shorts high = codes<Element>(load(x + 16) * inverse, load(x + 24) * inverse);
+    const auto packed = __builtin_bit_cast(integers, __builtin_ia32_packuswb256(low, high));
+    const integers ordered = __builtin_shufflevector(packed, packed, 0, 4, 1, 5, 2, 6, 3, 7);
+    if constexpr (Element::bits == 8) {
+      std::memcpy(out + 1, &ordered, sizeof ordered);
+    } else {
+      const auto pairs = __builtin_ia32_pmaddubsw256(__builtin_bit_cast(bytes, ordered),
+                                                     __builtin_bit_cast(bytes, shorts{} + static_cast<short>(0x1001)));
+      const auto halves = __builtin_bit_cast(longs, __builtin_ia32_packuswb256(pairs, pairs));
+      const auto first = __builtin_shufflevector(halves, halves, 0, 2);
+      std::memcpy(out + 1, &first, sizeof first);
+    }
+  }
+  /// As `mx_codes`.
+  template <class Element>
+  [[gnu::target("avx2"), gnu::always_inline]] static shorts codes(floats a, floats b) {
+    const shorts normal = __builtin_ia32_packssdw256(normal_code<Element>(a), normal_code<Element>(b));
+    const shorts subnormal = __builtin_ia32_packssdw256(subnormal_code<Element>(a), subnormal_code<Element>(b));
+    const shorts finite = normal < (1 << Element::mantissa) ? subnormal : normal;
+    const shorts greatest = shorts{} + static_cast<short>(Element::greatest);
+    const shorts signs = __builtin_ia32_packssdw256(__builtin_bit_cast(integers, a), __builtin_bit_cast(integers, b));
+    return (finite < greatest ? finite : greatest) | (signs >> 15 & (1 << (Element::bits - 1)));
+  }
+  template <class Element>
+  [[gnu::target("avx2"), gnu::always_inline]] static integers normal_code(floats x) {
+    constexpr int dropped = float_mantissa - Element::mantissa;
+    constexpr int offset = ((float_bias - Element::bias) << float_mantissa) - (1 << (dropped - 1)) + 1;
+    return (magnitude(x) - offset + (magnitude(x) >> dropped & 1)) >> dropped;
+  }
+  template <class Element>
+  [[gnu::target("avx2"), gnu::always_inline]] static integers subnormal_code(floats x) {
+    constexpr int rounding = (float_bias + float_mantissa + 1 - Element::bias - Element::mantissa) << float_mantissa;
+    const auto unit = __builtin_bit_cast(floats, integers{} + rounding);
+    return __builtin_bit_cast(integers, __builtin_bit_cast(floats, magnitude(x)) + unit) - rounding;
+  }
+  /// Moves the bytes 4 * i + `order` of each half to the places of `order`, and makes the others 0.
+  [[gnu::target("avx2"), gnu::always_inline]] static integers shuffled(integers from, bytes order, int i) {
+    return __builtin_bit_cast(
+        integers, __builtin_ia32_pshufb256(__builtin_bit_cast(bytes, from), order + static_cast<char>(4 * i)));
+  }
+  /// Decodes the codes in the upper bits of the lanes.
+  template <class Element>
+  [[gnu::target("avx2"), gnu::always_inline]] static void decode_eight(integers lanes, float factor, float* out) {
+    constexpr int one = 1 << float_mantissa, shift = float_bias - Element::bias;
+    constexpr int greatest = Element::greatest << (float_mantissa - Element::mantissa);
+    const integers sized = (lanes & 0x7fffffff) >> (32 - Element::bits - float_mantissa + Element::mantissa);
+    const integers subnormal = sized < one;
+    auto number = __builtin_bit_cast(integers, __builtin_bit_cast(floats, sized + shift * one + (subnormal & one)) -
+                                                   __builtin_bit_cast(floats, subnormal & ((shift + 1) * one)));
+    if constexpr (Element::bits == 8) number |= (sized > greatest) & infinite_float;
+    const floats decoded = __builtin_bit_cast(floats, number | (lanes & ~0x7fffffff)) * factor;
+    std::memcpy(out, &decoded, sizeof decoded);
+  }
+};
+
+#endif
 
 /// Rounds `mx_block` values to floats that round to the same elements: of a double, the last bit that a float keeps is
 /// set if a lower bit is.
@@ -245,8 +388,16 @@ template <class Element, class T>
 /// Encodes x[0, n) to `mx_bytes` bytes.
 template <class Element, element T>
   requires is_floating<T>
-[[gnu::noinline]] void encode_mx(const T* __restrict x, std::size_t n, std::uint8_t* __restrict out) {
+[[gnu::noinline]] void encode_mx(const T* __restrict x, std::size_t n, std::uint8_t* __restrict out,
+                                 [[maybe_unused]] bool by_avx2 = detail::has_avx2()) {
   std::size_t e = 0;
+#if defined(__x86_64__) && !defined(__CUDACC__)
+  if constexpr (code_of<T> == element_code::float32) {
+    e = by_avx2 ? n - n % mx_block : 0;
+    detail::mx_avx2::encode<Element>(x, e / mx_block, out);
+    out += mx_bytes<Element>(e);
+  }
+#endif
   // First converts some blocks and finds their largest values: the codes of a block would wait for both.
   constexpr std::size_t blocks = 8;
   for (; e + blocks * mx_block <= n; e += blocks * mx_block) {
@@ -276,8 +427,16 @@ template <class Element, element T>
 
 template <class Element, element T>
   requires is_floating<T>
-[[gnu::noinline]] void decode_mx(const std::uint8_t* __restrict in, std::size_t n, T* __restrict out) {
+[[gnu::noinline]] void decode_mx(const std::uint8_t* __restrict in, std::size_t n, T* __restrict out,
+                                 [[maybe_unused]] bool by_avx2 = detail::has_avx2()) {
   std::size_t e = 0;
+#if defined(__x86_64__) && !defined(__CUDACC__)
+  if constexpr (code_of<T> == element_code::float32) {
+    e = by_avx2 ? n - n % mx_block : 0;
+    detail::mx_avx2::decode<Element>(in, e / mx_block, out);
+    in += mx_bytes<Element>(e);
+  }
+#endif
   float block[mx_block];
   for (; e + mx_block <= n; e += mx_block, in += mx_bytes<Element>(mx_block)) {
     if constexpr (code_of<T> == element_code::float32) {
