@@ -118,8 +118,7 @@ template <class Element>
   };
   const auto subnormal = [](mx_lanes x) { return plus(x & 0x7fffffff, mx_lanes{} + rounding) - rounding; };
   const mx_shorts codes = pack_lanes(normal(low), normal(high));
-  const mx_shorts finite =
-      select<mx_shorts>(codes < (1 << Element::mantissa), pack_lanes(subnormal(low), subnormal(high)), codes);
+  const mx_shorts finite = codes < (1 << Element::mantissa) ? pack_lanes(subnormal(low), subnormal(high)) : codes;
   const mx_shorts greatest = mx_shorts{} + static_cast<std::int16_t>(Element::greatest);
   return (finite < greatest ? finite : greatest) | (pack_lanes(low, high) >> 15 & (1 << (Element::bits - 1)));
 }
