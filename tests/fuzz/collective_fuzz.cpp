@@ -5,6 +5,7 @@
 #include "support/compositions.hpp"
 #include "support/varint.hpp"
 
+#include <spar/collective/compressed/bound.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
@@ -52,7 +53,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
     fuzz::demand(sum.dimension() == n && sum.count() <= n, "the result has a wrong size");
   };
   using coded = spar::storage::then<spar_test::varint, spar::storage::as_bfloat16>;
-  switch (which % 28) {
+  switch (which % 31) {
   case 0:
     return sparse(spar::recursive_doubling{}, mine, op);
   case 1:
@@ -95,7 +96,7 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   case 21: {
     const spar::flex_plan plan = plan_for(net.size(), n);
     const auto flexreduce = spar::flexreduce(plan);
-    return which % 28 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
+    return which % 31 == 20 ? run(flexreduce, x, op) : sparse(flexreduce, mine, op);
   }
   case 22:
     return sparse(stored<coded, spar::recursive_doubling>{}, mine, op);
@@ -111,6 +112,17 @@ void call(unsigned which, fuzz::hostile& net, const spar::stream_view<T, Index>&
   }
   case 27:
     return sparse(spar::binomial_broadcast{}, mine, root, coded{});
+  case 28:
+    return run(spar::compose(spar::storage::as_bfloat16{}, spar::two_shot{.piece = 3}), x, op);
+  case 29:
+    return run(spar::compose(spar::storage::as_bfloat16{}, spar::one_shot{.piece = 3}), x, op);
+  case 30:
+    try {
+      return run(spar::compose(spar::storage::bound{.error = 0.5}, spar::ring{.piece = 3}), x, op);
+    } catch (const spar::invalid_argument&) { // a peer has values that are too large for codes
+      fuzz::refused = true;
+      return;
+    }
   default:
     const auto all = run(spar::bruck_allgather{}, mine, false);
     for (std::size_t r = 0; r < all.size(); ++r)

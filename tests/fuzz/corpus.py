@@ -369,6 +369,18 @@ def collectives():
         encoded = [message(ENCODED, count, bytes(2 * count)) for count in (3, 3, 2)]  # a block, in pieces
         yield f"call_18_{kind}", call(18, kind, b"".join(encoded) * 2, b"")
         yield f"call_19_{kind}", call(19, kind, encoded[0] * 5, message(ENCODED, 1, bytes(2)))
+        shots = b"".join(2 * one for one in encoded)
+        yield f"call_28_{kind}", call(28, kind, shots, b"")
+        yield f"bad_call_28_{kind}", call(28, kind, encoded[0], encoded[2])
+        one = message(ENCODED, 1, bytes(2))  # the last of six pieces, which is in the second of four lanes
+        yield f"call_29_{kind}", call(29, kind, encoded[0] * 3 + one, encoded[0] * 2)
+        yield f"bad_call_29_{kind}", call(29, kind, encoded[0] * 4, encoded[2] * 2)
+        largest = counters("Q", [int.from_bytes(struct.pack("<" + value, 1), "little")])
+        beyond = counters("Q", [2**63 if kind else 2**40])
+        codes = b"".join(message(ENCODED, count, bytes(1)) for count in (3, 3, 2)) * 2  # each of width 0
+        yield f"call_30_{kind}", call(30, kind, largest, codes)
+        yield f"bad_call_30_{kind}", call(30, kind, largest, message(ENCODED, 3, bytes([1])) * 6)
+        yield f"bad_call_30_{kind}_largest", call(30, kind, beyond, codes)
         yield f"call_20_{kind}", call(20, kind, dense(value, 8), fitting)
         yield f"call_21_{kind}", call(21, kind, low, high)
         near, far = coded(value, [1, 2, 5]), coded(value, [9, 10], 8)

@@ -153,6 +153,12 @@ struct non_finite_counts {
   }
 };
 
+/// Throws `corrupt_message` if the bits `largest` of the largest magnitude exceed `most`.
+inline void check_magnitude(std::uint64_t largest, std::uint64_t most) {
+  if (largest <= most) return;
+  raise<corrupt_message>({"the largest magnitude of all ranks has the bits ", largest, "; expected at most ", most});
+}
+
 /// Sums the codes of `x` by the composition `algorithm`, whose storage is `packed`.
 template <class Code, transport Net, element T, class Algorithm>
 task<void> sum_codes(channel<Net> net, std::span<T> x, Algorithm algorithm, code_steps<T> steps,
@@ -181,7 +187,8 @@ task<void> sum_codes(channel<Net> net, std::span<T> x, Algorithm algorithm, code
 /// Replaces `x` by the sum of the codes that `store` makes of all ranks' values (see storage::bound). `algorithm` is a
 /// composition with the storage `packed` that sums the codes. Adds what the rounding of this rank's values has changed
 /// to `residual`, unless `residual` is empty. Throws `invalid_argument` on all ranks if a sum might need codes of more
-/// than 62 bits; the ranks know this before they sum anything, and the communicator stays usable.
+/// than 62 bits; the ranks know this before they sum anything, and the communicator stays usable. Throws
+/// `corrupt_message` if another rank sends the bits of no magnitude.
 template <transport Net, element T, class Op, class Algorithm>
 task<void> sum_in_code(channel<Net> net, std::span<T> x, Op, storage::bound store, Algorithm algorithm,
                        residual_view<T> residual) {
@@ -194,12 +201,14 @@ task<void> sum_in_code(channel<Net> net, std::span<T> x, Op, storage::bound stor
   const auto numbers = net.template with_element<std::uint64_t>();
   std::uint64_t largest = std::min(kernel::largest_bits(x.data(), x.size()), infinity);
   co_await find_largest(numbers, largest);
+  detail::check_magnitude(largest, infinity);
   buffer<std::int64_t> counts;
   if (largest == infinity) { // a rank has values that are not finite
     counts = buffer<std::int64_t>(net.memory(), x.size());
     detail::non_finite_counts::take(x, counts.span());
     largest = kernel::largest_bits(x.data(), x.size());
     co_await find_largest(numbers, largest);
+    detail::check_magnitude(largest, infinity - 1);
   }
   using bits = decltype(kernel::detail::magnitude_bits(T{}));
   const T magnitude = std::bit_cast<T>(static_cast<bits>(largest));
