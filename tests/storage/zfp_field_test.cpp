@@ -352,6 +352,48 @@ TEST(zfp_field_sums, are_within_the_bound_and_equal_on_all_ranks) {
   }
 }
 
+/// The ring adds in an order that depends on the cut of the vector, which is the same where each rank owns as many
+/// slabs.
+TEST(zfp_field_sums, of_a_ring_have_the_bits_of_plain_values_without_a_mode) {
+  for (const spar::rank_t ranks : all_ranks) {
+    const storage lossless{.shape = {3, 5, 8 * static_cast<std::size_t>(ranks)}};
+    std::vector<std::vector<double>> x;
+    for (spar::rank_t r = 0; r < ranks; ++r)
+      x.push_back(noise<double>(length(lossless.shape), static_cast<std::uint64_t>(r)));
+    for (const mode where : free_modes) {
+      EXPECT_TRUE(same_bits<double>(sum_of(where, ranks, x, spar::compose(lossless, spar::ring{})),
+                                    sum_of(where, ranks, x, spar::ring{})))
+          << ranks << " ranks";
+    }
+  }
+}
+
+/// In every mode, a NaN or an infinity of one rank, and an infinity that only the sum has, are those of plain values.
+TEST(zfp_field_sums, keep_nan_and_infinities) {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max();
+  constexpr spar::rank_t ranks = 3;
+  const shape of{4, 3, 25};
+  std::vector<std::vector<float>> x;
+  for (spar::rank_t r = 0; r < ranks; ++r) x.push_back(noise<float>(length(of), static_cast<std::uint64_t>(r)));
+  x[0][7] = std::numeric_limits<float>::quiet_NaN();
+  x[1][100] = -infinity;
+  for (auto& each : x) each[290] = most / 2;
+  for (const storage& codec : {storage{.shape = of, .rate = 8}, storage{.shape = of, .precision = 12},
+                               storage{.shape = of, .accuracy = 1e-3}, storage{.shape = of}}) {
+    const auto expect = [&](auto by) {
+      const auto sum = sum_of(mode::threads, ranks, x, spar::compose(codec, by));
+      EXPECT_TRUE(std::isnan(sum[7]));
+      EXPECT_EQ(sum[100], -infinity);
+      EXPECT_EQ(sum[290], infinity);
+      EXPECT_TRUE(std::isfinite(sum[150]));
+    };
+    expect(spar::ring{.piece = 48});
+    expect(spar::recursive_doubling{.piece = 48});
+    expect(spar::two_shot{.piece = 48});
+    expect(spar::one_shot{.piece = 48});
+  }
+}
+
 TEST(zfp_field_sums, has_a_message_for_each_slab) {
   constexpr spar::rank_t ranks = 3;
   const storage codec{.shape = {5, 4, 36}, .rate = 8}; // nine slabs of 80 values, three for each rank
