@@ -342,6 +342,28 @@ TEST(nccl, refuses_values_in_device_memory_and_other_devices) {
   });
 }
 
+TEST(nccl, the_handle_of_a_call_is_destroyed_while_another_device_is_current) {
+  run(2, 1, {.eager_bytes = 0}, [](net_type& net) {
+    constexpr std::size_t n = 5000;
+    spar::counting counted(net);
+    const auto destroy = [&](auto& on) {
+      auto x = values_of(net.rank(), n, 1, true);
+      {
+        const auto call = spar::start_allreduce(on, std::span(x), spar::ring{});
+        cuda_double::set_device(3);
+      }
+      int now = 0;
+      EXPECT_EQ(cudaGetDevice(&now), cudaSuccess);
+      EXPECT_EQ(now, 3);
+      cuda_double::set_device(0);
+      EXPECT_FALSE(net.dead());
+      EXPECT_EQ(x, sum_of(2, n, 1, true));
+    };
+    destroy(net);
+    destroy(counted);
+  });
+}
+
 /// An algorithm whose options are always invalid.
 struct never : spar::algorithm_defaults {
   static constexpr std::string_view name = "never";

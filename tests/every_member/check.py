@@ -32,6 +32,7 @@ ALLOWED = {
     "additions": "the compiler calls it",
     "literal": "the compiler calls it",
     "check_device": "exists only over transports for device memory",
+    "make_current": "exists only over transports for device memory",
     "wait_until_idle": "exists only over transports for device memory",
     "path_on_device": "only the headers for devices call it",
 }

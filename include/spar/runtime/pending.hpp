@@ -53,16 +53,12 @@ class [[nodiscard]] pending_call {
   ~pending_call() {
     if (handle_.net == nullptr) return;
     const detail::rank_lock lock(net().node().shared());
-    work_.await_suspend(std::noop_coroutine()); // replaces any awaiting coroutine, which is being destroyed too
-    try {
-      while (!work_.done()) net().progress(true);
-    } catch (...) { // no further progress is possible; destroying the task cancels the call
+    if constexpr (device_bound_transport<Net>) {
+      const auto device = net().make_current(); // a destructor cannot refuse to run while another one is current
+      end();
+    } else {
+      end();
     }
-    {
-      const task<T> gone = std::move(work_);
-    } // the task is destroyed before the record of its call is reused
-    handle_.leave();
-    net().node().calls().recycle(*handle_.call);
   }
 
   /// Makes progress without blocking, and returns whether the call has ended. Errors of the call appear in `wait()`;
@@ -109,6 +105,19 @@ class [[nodiscard]] pending_call {
   T await_resume() { return work_.result(); }
 
  private:
+  /// Waits for the call, and gives back its record.
+  void end() noexcept {
+    work_.await_suspend(std::noop_coroutine()); // replaces any awaiting coroutine, which is being destroyed too
+    try {
+      while (!work_.done()) net().progress(true);
+    } catch (...) { // no further progress is possible; destroying the task cancels the call
+    }
+    {
+      const task<T> gone = std::move(work_);
+    } // the task is destroyed before the record of its call is reused
+    handle_.leave();
+    net().node().calls().recycle(*handle_.call);
+  }
   [[nodiscard]] Net& net() const noexcept { return *static_cast<Net*>(handle_.net); }
   /// The work of a call whose communicator is destroyed. Throws if another handle has taken over the call.
   [[gnu::cold]] const task<T>& left_over() const {

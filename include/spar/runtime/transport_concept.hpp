@@ -127,12 +127,14 @@ concept device_transport = transport<Net> && requires(const Net& net, std::size_
 
 /// Optional: a transport whose messages a CUDA device moves, also those in host memory. `check_device()` is called
 /// before each call on values in host memory, and throws `invalid_argument` unless this device is the current one.
-/// `wait_until_idle()` is called before memory is allocated or freed, and waits until the device works on no message of
-/// this rank: otherwise CUDA might wait for messages of other ranks, which may wait for this one. Without these
-/// functions, the transport must not use a device.
+/// `make_current()` returns an object during whose lifetime this device is the current one. `wait_until_idle()` is
+/// called before memory is allocated or freed, and waits until the device works on no message of this rank: otherwise
+/// CUDA might wait for messages of other ranks, which may wait for this one. Without these functions, the transport
+/// must not use a device.
 template <class Net>
 concept device_bound_transport = transport<Net> && requires(Net& net) {
   net.check_device();
+  net.make_current();
   { net.wait_until_idle() } noexcept;
 };
 

@@ -49,6 +49,11 @@ class decorated_port {
   void check_device() {
     inner_->check_device();
   }
+  /// Makes the device of the transport the current one until the returned object is destroyed.
+  template <device_bound_transport N = Net>
+  [[nodiscard]] auto make_current() const noexcept {
+    return inner_->make_current();
+  }
   template <device_bound_transport N = Net>
   void wait_until_idle() noexcept {
     inner_->wait_until_idle();

@@ -95,6 +95,8 @@ class nccl_port : public decorated_port<Control> {
 
   [[nodiscard]] static device_path path_on_device(std::size_t) noexcept { return device_path::streamed; }
   void check_device() { home_.check_current(inner(), "spar::nccl"); }
+  /// Makes the device of this transport the current one until the returned object is destroyed.
+  [[nodiscard]] auto make_current() const noexcept { return detail::home_device::scope(home_); }
 
   auto send(const message_pieces& out, rank_t peer, tag_t tag) {
     return detail::nccl_operation(failed_, tag, ship(out, peer, tag));
