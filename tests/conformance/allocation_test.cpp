@@ -11,6 +11,8 @@
 #include <spar/collective/compressed/bound.hpp>
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/storage/mx.hpp>
+#include <spar/storage/zfp.hpp>
 #include <spar/strided.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
@@ -341,6 +343,11 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::recursive_doubling>>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::qsgd<8>, spar::two_shot>>>();
   expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_bfloat16, spar::one_shot>>>();
+#if SPAR_ALL_CASES
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::as_half, spar::ring>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::zfp, spar::two_shot>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<spar::storage::mx<spar::storage::e4m3>, spar::ring>>>();
+#endif
   expect_no_dense_allocations<dense_allreduce<stored<hundredth, spar::ring>>>();
   expect_no_dense_allocations<dense_allreduce<stored<hundredth, spar::dsar_split>>>();
   expect_no_dense_allocations<dense_allreduce<stored<hundredth, spar::recursive_doubling>>>();
