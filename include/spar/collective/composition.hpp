@@ -391,10 +391,11 @@ inline constexpr bool stores_values<composition<Selector, Storage, Topology, Sch
 /// `Net`, or whose storage does not encode them. Returns whether not, so that no other error follows.
 template <class Algorithm, class Net, class T, class Index = std::uint32_t>
 constexpr bool expect_parts_for() {
-  static_assert(stores_values<Algorithm, T, Index>,
-                "the storage does not encode values of this type: a storage that rounds takes floating-point values "
-                "only, of which zfp and bound take float and double; for values of 16 bits, use qsgd, mx, as_half or "
-                "as_bfloat16, or copy the values to float; packed takes integers of 32 and 64 bits");
+  static_assert(
+      stores_values<Algorithm, T, Index>,
+      "the storage does not encode values of this type: a storage that rounds takes floating-point values "
+      "only, of which zfp, zfp_field and bound take float and double; for values of 16 bits, use qsgd, mx, as_half or "
+      "as_bfloat16, or copy the values to float; packed takes integers of 32 and 64 bits");
   if constexpr (!stores_values<Algorithm, T, Index>)
     return false;
   else if constexpr (selects_entries<Algorithm>)
