@@ -213,8 +213,8 @@ struct qsgd {
   [[nodiscard]] static constexpr double absolute_error() noexcept {
     return spar::detail::smallest_of<T>;
   }
-  /// The seconds to encode or decode a value. Encoding takes as long as 7 passes, and decoding 4. The ring decodes
-  /// nearly twice as often as it encodes, so 5 is the mean.
+  /// The seconds to encode or decode a value. Without AVX2, encoding takes as long as 7 passes, and decoding 4. The
+  /// ring decodes nearly twice as often as it encodes, so 5 is the mean. With AVX2, both take 3.
   template <element T>
   [[nodiscard]] static constexpr double cost(const network_model& network) noexcept {
     return 5 * network.gamma_dense;
