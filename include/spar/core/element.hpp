@@ -93,6 +93,16 @@ constexpr bool are_rows(element_code code) noexcept {
 template <class T>
 concept element = std::is_trivially_copyable_v<T> && code_of<T> != element_code{};
 
+/// A type of indices: an unsigned integer of 32 or 64 bits. Rejects signed types such as int: indices are never
+/// negative, so half of the range of a signed type would be lost.
+template <class Index>
+concept index_type = detail::one_of<Index, unsigned, unsigned long, unsigned long long>;
+
+/// True for floating-point element types, including `half` and `bfloat16`, which std::is_floating_point may exclude.
+template <class T>
+inline constexpr bool is_floating = code_of<T> == element_code::float32 || code_of<T> == element_code::float64 ||
+                                    code_of<T> == element_code::float16 || code_of<T> == element_code::bfloat16;
+
 namespace detail {
 
 /// Stops the compilation with a sentence, beside which the compiler names T, unless T is an element type. Returns
@@ -105,30 +115,12 @@ constexpr bool expect_element() {
   return element<T>;
 }
 
-} // namespace detail
-
-/// A type of indices: an unsigned integer of 32 or 64 bits. Rejects signed types such as int: indices are never
-/// negative, so half of the range of a signed type would be lost.
-template <class Index>
-concept index_type = detail::one_of<Index, unsigned, unsigned long, unsigned long long>;
-
-namespace detail {
-
 /// Like `expect_element`, for a type of indices.
 template <class Index>
 constexpr bool expect_index() {
   static_assert(index_type<Index>, "indices must be unsigned integers of 32 or 64 bits, such as std::uint32_t");
   return index_type<Index>;
 }
-
-} // namespace detail
-
-/// True for floating-point element types, including `half` and `bfloat16`, which std::is_floating_point may exclude.
-template <class T>
-inline constexpr bool is_floating = code_of<T> == element_code::float32 || code_of<T> == element_code::float64 ||
-                                    code_of<T> == element_code::float16 || code_of<T> == element_code::bfloat16;
-
-namespace detail {
 
 /// The smallest positive number of the floating-point type T.
 template <element T>

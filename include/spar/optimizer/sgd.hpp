@@ -28,25 +28,6 @@ constexpr T difference(T a, const T& b) {
     return static_cast<T>(a - b);
 }
 
-} // namespace detail
-
-/// Subtracts `update` from the weights. A program that starts the reduction itself calls `descend` as the second half
-/// of a step of SGD:
-///
-///     auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);
-///
-/// Throws `invalid_argument` if the number of weights differs from the dimension of `update`.
-template <element T, index_type Index>
-void descend(std::type_identity_t<std::span<T>> weights, const sparse_stream<T, Index>& update) {
-  if (weights.size() != update.dimension()) {
-    raise<invalid_argument>(
-        {"there are ", weights.size(), " weights, but the update has dimension ", update.dimension()});
-  }
-  update.for_each([&](Index i, const T& u) { weights[i] = detail::difference(weights[i], u); });
-}
-
-namespace detail {
-
 template <class Values>
 using value_of = typename decltype(std::span(std::declval<Values&>()))::element_type;
 
@@ -70,6 +51,21 @@ void scale_gradient(std::span<T> gradient, component_of<T> rate) {
 }
 
 } // namespace detail
+
+/// Subtracts `update` from the weights. A program that starts the reduction itself calls `descend` as the second half
+/// of a step of SGD:
+///
+///     auto call = reduce.start_reduce(net, scaled_gradient, average{}); ... descend(weights, call.wait().sum);
+///
+/// Throws `invalid_argument` if the number of weights differs from the dimension of `update`.
+template <element T, index_type Index>
+void descend(std::type_identity_t<std::span<T>> weights, const sparse_stream<T, Index>& update) {
+  if (weights.size() != update.dimension()) {
+    raise<invalid_argument>(
+        {"there are ", weights.size(), " weights, but the update has dimension ", update.dimension()});
+  }
+  update.for_each([&](Index i, const T& u) { weights[i] = detail::difference(weights[i], u); });
+}
 
 /// One step of SGD with error feedback, a collective call. `reduce` adds `rate` times this rank's gradient to its
 /// residual and selects entries from the result. The step subtracts the mean of the selected entries over all ranks

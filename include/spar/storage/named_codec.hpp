@@ -9,9 +9,7 @@
 
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>

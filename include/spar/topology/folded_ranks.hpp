@@ -3,7 +3,7 @@
 // (Rabenseifner 2004).
 #pragma once
 
-#include <spar/runtime/messages/message.hpp>
+#include <spar/core/address.hpp>
 
 #include <bit>
 #include <cstdint>

@@ -78,10 +78,6 @@ inline tree_node node_of_json(const nlohmann::json& from, const std::string& pla
   return node;
 }
 
-} // namespace detail
-
-namespace detail {
-
 /// Parses a JSON text. Throws `invalid_argument`, with `what` as the name of the text, if an object has a key twice, of
 /// which the parser alone would silently drop one value, or if values are nested more than 1000 deep, because functions
 /// that visit them are recursive.

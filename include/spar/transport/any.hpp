@@ -17,13 +17,9 @@ namespace detail {
 
 /// The type of an operation's record; void if the operation is that of a decorator.
 template <class Operation>
-struct record_of {
-  using type = void;
-};
+struct record_of : std::type_identity<void> {};
 template <class Net, class Record>
-struct record_of<operation<Net, Record>> {
-  using type = Record;
-};
+struct record_of<operation<Net, Record>> : std::type_identity<Record> {};
 
 } // namespace detail
 

@@ -110,11 +110,8 @@ class faulty_port : public decorated_port<Net> {
     detail::await_loans(inner());
   }
 
-  /// The number of sends that this rank has started so far.
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
-  /// The number of receives that this rank has started so far.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
-  /// Whether any delayed message is still held back or in flight. `progress` sends each message whose delay has ended.
   [[nodiscard]] bool holds_back() const noexcept { return !late_.empty(); }
 
   void post(const control_message& note, rank_t peer) {

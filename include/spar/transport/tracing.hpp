@@ -156,20 +156,14 @@ class tracing_port : public observing_port<Net> {
   explicit tracing_port(Net& net) : observing_port<Net>(net) {}
   tracing_port(const tracing_port&) = delete;
 
-  /// Turns the recording on (the default) or off. An operation that starts while the recording is off is not recorded.
   void record(bool on) noexcept { records_ = on; }
-  /// Forgets the events so far, also those of operations in flight.
   void clear() noexcept {
     cleared_ += events_.size();
     events_.clear();
     taken_.assign(taken_.size(), false);
   }
 
-  /// How long this rank computed and waited in the events that have ended so far.
   [[nodiscard]] traced_seconds seconds() const { return detail::seconds_of(events_); }
-
-  /// The events that have ended so far, as JSON objects separated by commas. `trace_file` joins the events of several
-  /// ranks into the content of a trace file.
   [[nodiscard]] std::string events() const {
     detail::trace_writer out(rank());
     out.name("process_name", 0, sentence("rank ", rank()));

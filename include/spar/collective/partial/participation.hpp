@@ -21,6 +21,18 @@ constexpr rank_t drawn(std::uint64_t seed, std::uint64_t round, rank_t ranks) no
   return static_cast<rank_t>(splitmix(splitmix(seed) ^ round) % static_cast<std::uint64_t>(ranks));
 }
 
+/// A participation in which a rank's own call may start the round, such as `solo` and `majority`.
+template <class P>
+concept initiated = requires(const P& who, rank_t rank, std::uint64_t round) {
+  { who.initiates(rank, round, rank) } -> std::same_as<bool>;
+};
+/// A participation in which one rank counts the calls of a round and starts the round, such as `quorum`.
+template <class P>
+concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
+  { who.q } -> std::convertible_to<rank_t>;
+  { who.counter(round, ranks) } -> std::same_as<rank_t>;
+};
+
 } // namespace detail
 
 /// Each round waits for the calls of all ranks, as in a collective that is not partial.
@@ -72,22 +84,6 @@ struct quorum {
     return detail::drawn(seed, round, ranks);
   }
 };
-
-namespace detail {
-
-/// A participation in which a rank's own call may start the round, such as `solo` and `majority`.
-template <class P>
-concept initiated = requires(const P& who, rank_t rank, std::uint64_t round) {
-  { who.initiates(rank, round, rank) } -> std::same_as<bool>;
-};
-/// A participation in which one rank counts the calls of a round and starts the round, such as `quorum`.
-template <class P>
-concept counted = requires(const P& who, rank_t ranks, std::uint64_t round) {
-  { who.q } -> std::convertible_to<rank_t>;
-  { who.counter(round, ranks) } -> std::same_as<rank_t>;
-};
-
-} // namespace detail
 
 /// A policy that decides which calls start a round of a partial collective. A participation is one of these:
 /// - `everyone`;

@@ -15,9 +15,7 @@
 #include <limits>
 #include <span>
 
-namespace spar {
-
-namespace detail {
+namespace spar::detail {
 
 /// The number of entries with a magnitude above a threshold, and the number of entries with a magnitude equal to the
 /// threshold.
@@ -140,6 +138,4 @@ class threshold_search {
   std::array<std::uint64_t, probes> counts_{};
 };
 
-} // namespace detail
-
-} // namespace spar
+} // namespace spar::detail

@@ -13,14 +13,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <tuple>
 #include <utility>
 
-namespace spar {
-
-namespace detail {
+namespace spar::detail {
 
 /// A message that this rank sends or receives on one level; `part` is the position of the message's chain among all
 /// chains of this rank on the level. The sender and the receiver number the messages between them in the same order, by
@@ -281,6 +278,4 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
   }
 }
 
-} // namespace detail
-
-} // namespace spar
+} // namespace spar::detail

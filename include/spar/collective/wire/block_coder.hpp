@@ -3,7 +3,6 @@
 #pragma once
 
 #include <spar/core/error.hpp>
-#include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/network_model.hpp>
 #include <spar/core/op.hpp>
@@ -18,7 +17,6 @@
 #include <cstdint>
 #include <memory_resource>
 #include <span>
-#include <string>
 #include <utility>
 
 namespace spar {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <spar/collective/wire/block_coder.hpp>
-#include <spar/core/index_range.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>

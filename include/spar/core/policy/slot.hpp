@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 
 namespace spar {
 
@@ -63,25 +64,17 @@ struct no_state {
 namespace detail {
 
 template <class Part>
-struct state_type {
-  using type = no_state;
-};
+struct state_type : std::type_identity<no_state> {};
 template <class Part>
   requires requires { typename Part::state; }
-struct state_type<Part> {
-  using type = typename Part::state;
-};
+struct state_type<Part> : std::type_identity<typename Part::state> {};
 
 struct no_report {};
 template <class Part>
-struct report_type {
-  using type = no_report;
-};
+struct report_type : std::type_identity<no_report> {};
 template <class Part>
   requires requires { typename Part::report; }
-struct report_type<Part> {
-  using type = typename Part::report;
-};
+struct report_type<Part> : std::type_identity<typename Part::report> {};
 
 } // namespace detail
 

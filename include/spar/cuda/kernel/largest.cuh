@@ -193,10 +193,6 @@ __global__ void empty_cut(cut<T>* result) {
   if (threadIdx.x == 0) *result = {greatest_magnitude<T>, 0, 0, 0};
 }
 
-} // namespace detail
-
-namespace detail {
-
 /// Starts kernels that guess, from a sample, a threshold that somewhat more than `wanted` values reach.
 template <class T>
 void start_guess(const T* x, const sample_plan& plan, T* sample, largest_memory<T>& work, cudaStream_t stream) {

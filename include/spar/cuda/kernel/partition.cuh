@@ -51,15 +51,6 @@ struct partition_tile {
   SPAR_HOST_DEVICE static constexpr std::uint64_t count(std::uint64_t n) { return spar::detail::tiles_of(n, values); }
 };
 
-} // namespace detail
-
-/// The number of words of device memory that `start_partition` needs for n entries.
-inline std::uint64_t partition_words(std::uint64_t n) {
-  return 2 * spar::detail::tiles::words(detail::partition_tile::count(n));
-}
-
-namespace detail {
-
 /// Counts marked values of a tile: bit l of `marked[row]` says whether lane l's value of the row is marked. Sets
 /// `shared.before` to the number of marked values before each warp's part of each row, and returns the number in the
 /// tile. Has a barrier at its beginning and none at its end.
@@ -196,6 +187,11 @@ __global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, I
 }
 
 } // namespace detail
+
+/// The number of words of device memory that `start_partition` needs for n entries.
+inline std::uint64_t partition_words(std::uint64_t n) {
+  return 2 * spar::detail::tiles::words(detail::partition_tile::count(n));
+}
 
 /// Starts a kernel that copies the entries of `from` that `keep` describes to `kept_i` and `kept_v`, and all others to
 /// `other_i` and `other_v`, both in their old order; if `other_i` is null, the others are dropped. `keep` is a

@@ -26,6 +26,13 @@ inline void check_mpi(int code, const char* call) {
   raise<transport_error>({call, " failed: ", text.data()});
 }
 
+/// Whether MPI_Finalize has been called, after which no other function of MPI may be called.
+inline bool mpi_is_finalised() noexcept {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  return finalised != 0;
+}
+
 /// Throws `invalid_argument` unless MPI was initialised with MPI_THREAD_MULTIPLE, which allows several threads to call
 /// MPI at the same time.
 inline void require_thread_multiple() {

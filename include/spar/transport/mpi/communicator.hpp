@@ -16,10 +16,8 @@ class owned_communicator {
  public:
   static owned_communicator duplicate(MPI_Comm comm) {
     int initialised = 0;
-    int finalised = 0;
     MPI_Initialized(&initialised);
-    MPI_Finalized(&finalised);
-    if (initialised == 0 || finalised != 0) {
+    if (initialised == 0 || mpi_is_finalised()) {
       throw invalid_argument(initialised == 0 ? "MPI is not initialised: call MPI_Init before constructing a spar::mpi"
                                               : "MPI is finalised already: construct a spar::mpi before MPI_Finalize");
     }
@@ -52,9 +50,7 @@ class owned_communicator {
   }
   owned_communicator(owned_communicator&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
   ~owned_communicator() {
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
+    if (comm_ != MPI_COMM_NULL && !mpi_is_finalised()) MPI_Comm_free(&comm_);
   }
   owned_communicator& operator=(owned_communicator&& other) noexcept {
     std::swap(comm_, other.comm_);

@@ -47,9 +47,7 @@ class mpi_control : public link {
   }
   [[nodiscard]] bool is_open() const noexcept { return node_ != nullptr; }
   ~mpi_control() {
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (finalised == 0) withdraw(request_);
+    if (!mpi_is_finalised()) withdraw(request_);
   }
 
   /// Stores in `note` the next control message that has arrived; returns false if there is none. Records a message
@@ -347,9 +345,7 @@ class mpi_control_owner {
   }
   ~mpi_control_owner() {
     if (control_ == nullptr) return;
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (finalised != 0 || !control_->is_open()) {
+    if (mpi_is_finalised() || !control_->is_open()) {
       all_->remove(*control_);
       delete control_;
     } else { // the construction of the transport has failed

@@ -16,7 +16,6 @@
 #include <sched.h>
 
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <new>
@@ -48,9 +47,7 @@ class mpi_port : public endpoint {
   /// waiting for them. If the communicator is dead, also discards incoming messages until all ranks have announced that
   /// their messages have left or have been given up. Gives up after one second.
   ~mpi_port() {
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (finalised != 0) return;
+    if (detail::mpi_is_finalised()) return;
     const double end = patience();
     try {
       const detail::calls_of_leaver calls = calls_so_far();
