@@ -18,8 +18,7 @@ namespace spar {
 /// Recycles device memory that is used in the order of one stream: a block that is given back may be used again at
 /// once, because the work on its new contents begins after the work on the old ones. A request gets the smallest free
 /// block that is large enough and has at most twice the size. Keeps all blocks until it is destroyed. Unlike in a
-/// `pool`, all records are in host memory. For one thread at a time. Throws `cuda_error` if
-/// there is no memory.
+/// `pool`, all records are in host memory. For one thread at a time. Throws `cuda_error` if there is no memory.
 class device_pool final : public std::pmr::memory_resource {
   using classes = detail::size_classes;
 

@@ -28,9 +28,8 @@ struct exact_topk {
   }
 
   /// Returns the number of entries that a call selects out of n, provided that there are enough nonzeros. A schedule
-  /// that keeps the largest entries of the sum keeps the same number of entries. Throws
-  /// `invalid_argument` if neither `k` nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is
-  /// not in [0, 1].
+  /// that keeps the largest entries of the sum keeps the same number of entries. Throws `invalid_argument` if neither
+  /// `k` nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0);
   }

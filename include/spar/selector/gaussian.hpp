@@ -33,9 +33,8 @@ struct gaussian {
   void validate(std::uint64_t n) const { (void)detail::amount(k, density, n); }
 
   /// Returns the number of entries that a call should select out of n, with a tolerance of k / 4. A schedule that keeps
-  /// the largest entries of the sum keeps about the same number of entries. Throws
-  /// `invalid_argument` if neither `k` nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is
-  /// not in [0, 1].
+  /// the largest entries of the sum keeps about the same number of entries. Throws `invalid_argument` if neither `k`
+  /// nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), 0.25);
   }
@@ -43,8 +42,7 @@ struct gaussian {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   void options(auto&& f) const { detail::amount_option(f, k, density); }
 
-  /// Moves entries from `x`, whose values are not rows, to a stream. Throws `invalid_argument`
-  /// like `validate`.
+  /// Moves entries from `x`, whose values are not rows, to a stream. Throws `invalid_argument` like `validate`.
   template <index_type Index, kernel::ranked T, class Prepare>
     requires(!is_row<T>)
   ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, no_state&,

@@ -58,9 +58,8 @@ struct threshold_reuse {
   }
 
   /// Returns the number of entries that a call selects out of n, with the tolerance `epsilon`. A schedule that keeps
-  /// the largest entries of the sum keeps about the same number of entries. Throws
-  /// `invalid_argument` if neither `k` nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is
-  /// not in [0, 1].
+  /// the largest entries of the sum keeps about the same number of entries. Throws `invalid_argument` if neither `k`
+  /// nor `density` is set, if both are not 0, if `k` exceeds n, or if `density` is not in [0, 1].
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return topk_bounds::around(detail::amount(k, density, n), epsilon);
   }

@@ -202,8 +202,7 @@ class flex_plan {
     std::vector<std::size_t> at(holders.size()); // per child c, index in holders[c] of the holder of value `progress`
     std::uint64_t progress = 0, lengths = 0, rest = 0;
     for (const rank_t owner : sorted) {
-      // Computes `end` as floor(sum of the sizes / degree) from quotients and remainders: the sum may exceed 64
-      // bits.
+      // Computes `end` as floor(sum of the sizes / degree) from quotients and remainders: the sum may exceed 64 bits.
       lengths += held(owner).size() / degree;
       rest += held(owner).size() % degree;
       const bool is_master = master != leaves.end() && owner == *master;

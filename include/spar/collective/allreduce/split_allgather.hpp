@@ -37,9 +37,8 @@ enum class second_phase { adaptive, sparse, dense };
 /// or n (P - 1) / P values if the result is dense.
 ///
 /// The first phase takes one round, in which each rank sends P - 1 messages at once; if the second phase is dense, each
-/// owner reduces its slices to dense values. The second phase takes
-/// ceil(log2 P) rounds. Between the phases, `adaptive` counts the entries of all blocks in ceil(log2 P) additional
-/// rounds, unless the storage has no stream codec.
+/// owner reduces its slices to dense values. The second phase takes ceil(log2 P) rounds. Between the phases, `adaptive`
+/// counts the entries of all blocks in ceil(log2 P) additional rounds, unless the storage has no stream codec.
 template <second_phase Phase = second_phase::adaptive>
 struct split_allgather {
   static constexpr slot fills = slot::schedule;

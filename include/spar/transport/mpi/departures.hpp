@@ -84,8 +84,7 @@ class mpi_departures {
     return forgotten;
   }
 
-  /// Starts to send the control message `note` to `peer` on the communicator `comm`. Takes no memory for an
-  /// abort.
+  /// Starts to send the control message `note` to `peer` on the communicator `comm`. Takes no memory for an abort.
   [[gnu::cold]] void post(const control_message& note, rank_t peer, int tag, MPI_Comm comm) {
     using purpose = control_message::purpose;
     if (note.what == purpose::abort) {
