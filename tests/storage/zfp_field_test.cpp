@@ -172,6 +172,24 @@ TYPED_TEST(zfp_field, keeps_the_accuracy) {
   }
 }
 
+TYPED_TEST(zfp_field, rounds_a_block_by_at_most_its_largest_value) {
+  using T = TypeParam;
+  constexpr double rounding = sizeof(T) == 4 ? 0x1p-22 : 0x1p-50;
+  for (const shape& of : {shape{64}, shape{8, 16}, shape{3, 3, 30}, shape{3, 3, 3, 12}}) {
+    const storage codec{.shape = of, .accuracy = 1e-30};
+    for (std::uint64_t seed = 0; seed < 200; ++seed) { // one block of noise among zeros, so that it is worth encoding
+      std::vector<T> x(length(of));
+      const auto values = noise<T>(x.size() / 8, seed);
+      std::copy(values.begin(), values.end(), x.begin());
+      const auto bytes = encoded(codec, x);
+      ASSERT_LT(bytes.size(), x.size() * sizeof(T));
+      const auto back = decoded<T>(codec, bytes, x.size());
+      for (std::size_t i = 0; i < x.size(); ++i)
+        ASSERT_LE(std::abs(static_cast<double>(x[i]) - static_cast<double>(back[i])), rounding);
+    }
+  }
+}
+
 TYPED_TEST(zfp_field, sends_what_libzfp_cannot_encode_as_it_is) {
   using limits = std::numeric_limits<TypeParam>;
   for (const storage& codec : modes_of({8, 8, 8})) {
@@ -238,6 +256,10 @@ TEST(zfp_field_options, are_checked_before_anything_is_sent) {
   expect({.shape = {60, 0, 1}}, "the shape of storage zfp_field is 60 x 0 x 1 x 0" + extents);
   expect({.shape = {std::size_t{1} << 40, std::size_t{1} << 40}},
          "the shape of storage zfp_field is 1099511627776 x 1099511627776 x 0 x 0" + extents);
+  expect({.shape = {std::size_t{1} << 31, std::size_t{1} << 31, 3}},
+         "the shape of storage zfp_field is 2147483648 x 2147483648 x 3 x 0" + extents);
+  expect({.shape = {std::numeric_limits<std::size_t>::max(), 4, 4}},
+         "the shape of storage zfp_field is 18446744073709551615 x 4 x 4 x 0" + extents);
   const std::string of_other =
       ", with 0 for an unused dimension, but the vector has 60 values; expected the product of "
       "the extents";
@@ -256,6 +278,15 @@ TEST(zfp_field_options, are_checked_before_anything_is_sent) {
       {.shape = {3, 4, 5}, .rate = 8, .accuracy = 1},
       "the storage zfp_field has the rate 8, the precision 0 and the accuracy 1; expected at most one that is not 0");
   expect({.shape = {3, 4, 5}}, "");
+}
+
+TEST(zfp_field_options, are_checked_by_decode) {
+  const std::vector<std::byte> plain(8 + 8 * sizeof(float), std::byte{1});
+  std::vector<float> x(8);
+  for (const storage& codec :
+       {storage{.shape = {8}, .rate = 8, .accuracy = 1}, storage{.shape = {8}, .rate = 33}, storage{.shape = {8, 0, 3}},
+        storage{.shape = {std::size_t{1} << 32, std::size_t{1} << 32, 1}}})
+    EXPECT_THROW(codec.decode(std::span<const std::byte>(plain), std::span(x)), spar::invalid_argument);
 }
 
 TEST(zfp_field_options, are_compared_among_ranks) {

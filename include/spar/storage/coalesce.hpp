@@ -64,13 +64,14 @@ void fold_repeated(std::size_t count, IndexOf index_of, ValueOf value_of, const 
 
 /// Returns the sparse stream of dimension n whose entries are `(indices[e], values[e])`, in any order and with repeated
 /// indices: the gradient of an embedding, the contributions to an assembled matrix, or events by bin. The values of an
-/// index are reduced by `op` in the order in which they are given, starting with the first. The view of the stream is
-/// what a collective takes, such as `allreduce(net, stream.view())`.
+/// index are reduced by `op` in the order in which they are given, starting with the first; `op` may also be called
+/// with values of different indices, and this result is dropped. The view of the stream is what a collective takes,
+/// such as `allreduce(net, stream.view())`.
 ///
 /// `indices` is a range of integers of 32 or 64 bits, signed or not; `values` has as many elements. The memory comes
 /// from `memory`, such as the pool `net.memory()` of a communicator `net`. Takes time in proportion to the number of
 /// entries and to log n, and less if the indices already ascend. Throws `invalid_argument` if the lengths differ, if an
-/// index is negative or at least n, or if the type of the indices cannot represent n - 1.
+/// index is negative or at least n, or if an unsigned integer of the width of the indices cannot represent n - 1.
 template <class Indices, class Values, class Op = sum>
 auto coalesce(std::pmr::memory_resource& memory, std::uint64_t n, const Indices& indices, const Values& values,
               Op op = {}) {

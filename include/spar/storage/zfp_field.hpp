@@ -65,7 +65,7 @@ struct zfp_field {
   /// Throws `invalid_argument` unless `shape` has n values.
   void validate(std::uint64_t n) const {
     check_shape();
-    if (grain() / 4 != 0 && n % plane() == 0 && n / plane() == shape[dimensions() - 1]) return;
+    if (n % plane() == 0 && n / plane() == shape[dimensions() - 1]) return;
     raise<invalid_argument>({"the shape of storage zfp_field is ", shape[0], " x ", shape[1], " x ", shape[2], " x ",
                              shape[3], ", with 0 for an unused dimension, but the vector has ", n,
                              " values; expected the product of the extents"});
@@ -106,6 +106,7 @@ struct zfp_field {
   /// Decodes all of `in` to `out`. Throws `corrupt_message` if no encoder writes `in` for so many values.
   template <element T>
   void decode(std::span<const std::byte> in, std::span<T> out) const {
+    check_options<T>();
     check_planes(out.size());
     std::uint64_t form = 2;
     if (in.size() >= sizeof(form)) std::memcpy(&form, in.data(), sizeof(form));
@@ -213,7 +214,7 @@ struct zfp_field {
     const auto rest = shape.begin() + static_cast<std::ptrdiff_t>(dimensions());
     std::size_t values = 1;
     for (std::size_t d = 0; d < dimensions(); ++d)
-      values = shape[d] <= (std::size_t{1} << 60) / values ? values * shape[d] : 0;
+      values = values != 0 && shape[d] <= (std::size_t{1} << 60) / values ? values * shape[d] : 0;
     if (rest != shape.begin() && values != 0 && std::all_of(rest, shape.end(), [](std::size_t e) { return e == 0; }))
       return;
     raise<invalid_argument>({"the shape of storage zfp_field is ", shape[0], " x ", shape[1], " x ", shape[2], " x ",
