@@ -68,8 +68,7 @@ concept keeps_all_bits = requires { requires Codec::exact; };
 ///   `relative_error<T>()` times the largest |value| of the block, for blocks of any finite values that the codec can
 ///   encode;
 /// - `grain()`: returns a number of values; schedules that keep `whole_pieces` cut the vector only at its multiples,
-/// and
-///   other schedules reject the codec;
+///   and other schedules reject the codec;
 /// - `validate(n)`: throws `invalid_argument` if the codec cannot encode the pieces of a vector of n values;
 /// - `decode_and_add(bytes, values)`: decodes as `decode` does, and adds the decoded values to `values`, in one pass;
 /// - `cost<T>(network)`: returns the seconds to encode a value, and also to decode it, by the network_model `network`.
