@@ -324,7 +324,7 @@ TYPED_TEST(kernel_qsgd, any_bytes_decode) {
 
 TYPED_TEST(kernel_qsgd, has_the_same_bytes_with_and_without_avx2) {
   using value = typename TypeParam::value;
-  using codec = typename TypeParam::codec;
+  using coder = typename TypeParam::codec;
   if (!spar::kernel::detail::has_avx2()) GTEST_SKIP() << "the processor has no AVX2";
   std::mt19937_64 random(9);
   const double huge = static_cast<double>(std::numeric_limits<value>::max());
