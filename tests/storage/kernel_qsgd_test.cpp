@@ -339,8 +339,8 @@ TYPED_TEST(kernel_qsgd, has_the_same_bytes_with_and_without_avx2) {
     const std::uint64_t call = random(), position = random();
     std::vector<std::byte> bytes[2];
     for (const bool by_avx2 : {false, true}) {
-      bytes[by_avx2].resize(codec::template encoded_bytes<value>(x.size(), bucket));
-      codec::encode(x.data(), x.size(), bucket, bytes[by_avx2].data(), 5, call, position, by_avx2);
+      bytes[by_avx2].resize(coder::template encoded_bytes<value>(x.size(), bucket));
+      coder::encode(x.data(), x.size(), bucket, bytes[by_avx2].data(), 5, call, position, by_avx2);
     }
     ASSERT_EQ(bytes[0], bytes[1]) << x.size() << " values in buckets of " << bucket << " from position " << position;
   }
