@@ -284,7 +284,7 @@ struct short_float {
     detail::check_room<T>(short_float{}, out.size(), in.size());
     kernel::decode_short<Code>(in.data(), out.size(), out.data());
   }
-  /// Decodes `in`, and adds the values to `inout`.
+  /// Decodes `in`, and adds the values to `inout`. Throws `invalid_argument` if `in` is too short.
   template <element T>
   static void decode_and_add(std::span<const std::byte> in, std::span<T> inout) {
     detail::check_room<T>(short_float{}, inout.size(), in.size());

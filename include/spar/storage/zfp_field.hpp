@@ -103,7 +103,8 @@ struct zfp_field {
     std::memcpy(out.data(), &form, sizeof(form));
     return sizeof(form) + size;
   }
-  /// Decodes all of `in` to `out`. Throws `corrupt_message` if no encoder writes `in` for so many values.
+  /// Decodes all of `in` to `out`, which has whole planes. Throws `invalid_argument` for invalid options, and
+  /// `corrupt_message` if no encoder writes `in` for so many values.
   template <element T>
   void decode(std::span<const std::byte> in, std::span<T> out) const {
     check_options<T>();
