@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Packed integers against a definition of their bits, and malformed bytes.
+#include <spar/collective/allreduce/compose.hpp>
 #include <spar/storage/packed.hpp>
 
 #include <gtest/gtest.h>
@@ -199,13 +200,20 @@ TEST(storage_packed, refuses_a_buffer_that_is_too_small) {
   EXPECT_THROW(packed{}.encode(std::span<const std::int32_t>(values), std::span(room), {}), spar::invalid_argument);
 }
 
-/// A codec that rounds must have one size.
+/// A codec that rounds and has encodings of any size composes only where no rank encodes again what it forwards.
 struct rounds_in_any_size : packed {
   static constexpr bool exact = false;
 };
 static_assert(spar::block_codec<packed, std::int32_t> && spar::block_codec<packed, std::uint64_t>);
 static_assert(!spar::block_codec<packed, float> && !spar::block_codec<packed, double>);
-static_assert(!spar::block_codec<rounds_in_any_size, std::int32_t>);
+static_assert(spar::block_codec<rounds_in_any_size, std::int32_t>);
+template <class Storage, class Schedule>
+inline constexpr bool fits =
+    spar::composes<spar::verdict_of<spar::selector::everything, Storage, spar::flat, Schedule>>;
+static_assert(fits<packed, spar::ring> && fits<packed, spar::rabenseifner> && fits<packed, spar::dsar_split>);
+static_assert(fits<rounds_in_any_size, spar::ring> && fits<rounds_in_any_size, spar::recursive_doubling>);
+static_assert(!fits<rounds_in_any_size, spar::rabenseifner> && !fits<rounds_in_any_size, spar::dsar_split>);
+static_assert(!fits<rounds_in_any_size, spar::cheapest>);
 
 } // namespace
 } // namespace spar_test

@@ -56,9 +56,10 @@ namespace detail {
 /// Whether the pieces that a `Codec` encodes must begin at multiples of its grain, and be forwarded as they are
 /// encoded.
 template <class Codec>
-concept encodes_whole_pieces = requires(const Codec& codec) {
-  codec.grain();
-} || (!keeps_all_bits<Codec> && (varies_in_size<Codec, float> || varies_in_size<Codec, double>));
+concept encodes_whole_pieces =
+    requires(const Codec& codec) { codec.grain(); } ||
+    (!keeps_all_bits<Codec> &&
+     (varies_in_size<Codec, float> || varies_in_size<Codec, double> || varies_in_size<Codec, std::int32_t>));
 
 } // namespace detail
 
