@@ -40,7 +40,8 @@ class threads_port : public endpoint {
  public:
   threads_port(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : endpoint(rank, size, pool_owner(*options.memory)), group_(&group), synchronous_(options.synchronous),
-        shipments_(4 * static_cast<std::size_t>(size) + 16), spare_notes_(2 * static_cast<std::size_t>(size) + 64) {
+        shipments_(4 * static_cast<std::size_t>(size) + 16), spare_notes_(2 * static_cast<std::size_t>(size) + 64),
+        checks_(size <= detail::processors() ? 50 : 0) {
     set_unreceived(matching_.arrivals(), [](endpoint& own, bool look) {
       auto& port = static_cast<threads_port&>(own);
       if (look) port.collect();
@@ -219,6 +220,9 @@ class threads_port : public endpoint {
   rank_t aborted_by_ = -1;
 
   std::uint32_t polls_ = 0;
+  // How often a wait looks for messages before the thread sleeps: for 2 to 3 us, less than it takes to sleep and to
+  // wake up. Not at all if there are more ranks than processors, because another rank may need this one.
+  int checks_;
 };
 
 /// One rank of a `thread_group`, used by one thread and, optionally, a `progress_thread`.
@@ -389,7 +393,11 @@ inline bool threads_port::collect() {
 
 inline void threads_port::progress(bool block) {
   try {
-    const bool news = collect();
+    bool news = collect();
+    for (int i = 0; block && i < checks_ && !news && scheduler().idle(); ++i) {
+      detail::pause();
+      news = collect();
+    }
     if (block && !news && scheduler().idle() && (!dead() || loans().any() || scheduler().polls())) {
       const double until = spar::poll_waits(*this, now());
       if (scheduler().polls())

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 namespace spar::detail {
@@ -24,6 +25,21 @@ inline timespec timespec_of(double seconds) noexcept {
 inline void rest(double seconds) noexcept {
   const timespec time = timespec_of(seconds);
   nanosleep(&time, nullptr);
+}
+
+/// Tells the processor that this thread repeats a check until another thread acts.
+inline void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// The number of processors on which this process may run.
+inline int processors() noexcept {
+  cpu_set_t usable;
+  return sched_getaffinity(0, sizeof(usable), &usable) == 0 ? CPU_COUNT(&usable) : 1;
 }
 
 /// A POSIX thread. The owner must call `join` before destroying a `thread` object that has started a thread.
