@@ -14,7 +14,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Runs collectives on values in device memory over any transport but the simulator, whose programs must not block,
 /// through page-locked host memory: copies the values to the host, runs the collective there, and copies the result
@@ -72,4 +72,4 @@ void allreduce(staged<Net>& on, device_span<T> x, Rest&&... rest) {
   on.on_host(x, [&](std::span<T> values) { allreduce(on.net(), values, std::forward<Rest>(rest)...); });
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

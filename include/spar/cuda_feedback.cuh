@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -241,4 +241,4 @@ device_feedback<T, Composition, Index> with_device_feedback(Composition algorith
   return device_feedback<T, Composition, Index>(std::move(algorithm));
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -266,4 +266,4 @@ auto start_allreduce(on_device<Net>& on, device_span<T> x, Algorithm algorithm =
       order, start_allreduce(on.transport(), on.values(x), std::move(algorithm), op));
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

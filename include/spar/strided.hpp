@@ -19,7 +19,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 template <class T>
 class strided;
@@ -250,4 +250,4 @@ template <strided_view View>
 strided(const View&) -> strided<typename View::element_type>;
 /// \endcond
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -17,7 +17,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A schedule that states the largest number of successive encodings, and of additions, that a contribution passes on
 /// `ranks` ranks. Rejects schedules that drop entries, whose error no such numbers bound.
@@ -159,4 +159,4 @@ template <element T = float, class Schedule = cheapest>
   return best;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <spar/collective/tree/tree_plans.hpp>
 #include <spar/spar.hpp>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Returns FlexReduce as a composition: an allreduce over an asymmetric tree, with a plan that is made once and used
 /// for any number of calls (FlexReduce, section III). FlexReduce reduces dense values, with or without a block codec,
@@ -43,4 +43,4 @@ auto tree_dense(tree_plans&&) = delete; // the composition would refer to a dest
 inline auto tree_sparcml(const tree_plans& plans) { return compose(on_tree(plans), quantile_owners{}); }
 auto tree_sparcml(tree_plans&&) = delete; // the composition would refer to a destroyed temporary
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -13,7 +13,7 @@
 /// The third number of the version.
 #define SPAR_VERSION_PATCH 0
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// \cond
 #define SPAR_VERSION_JOIN(major, minor, patch) #major "." #minor "." #patch
@@ -27,4 +27,4 @@ inline constexpr std::string_view version =
 #undef SPAR_VERSION_TEXT
 #undef SPAR_VERSION_JOIN
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that sources have a licence line and scripts can be executed, and that headers have a description and avoid
-slow includes. Advises that headers are short."""
+slow includes, and that namespaces name the version. Advises that headers are short."""
 
 import os
 import re
@@ -71,6 +71,18 @@ def guard_faults(source):
         yield 1, f"the first include is no header of spar; expected <{GUARD}> or a header that includes it first"
 
 
+def namespace_faults(source, version):
+    """(line, sentence) for each namespace of spar that is opened without the inline namespace of the version."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if re.match(rf"\s*namespace spar(?!::inline {version}\b|::perf\b)(::| )", line):  # perf belongs to spar_perf
+            yield number, f"a namespace without the version; expected namespace spar::inline {version}"
+
+
+def namespace_of(source):
+    """The inline namespace of the version, by the text of version.hpp."""
+    return "v" + "_".join(re.findall(r"#define SPAR_VERSION_(?:MAJOR|MINOR) (\d+)", source))
+
+
 def included(sources, root):
     """The headers of the library that `root` includes, also by way of others; `sources` maps names to texts."""
     found, new = set(), [root]
@@ -94,12 +106,14 @@ def algorithm_faults(sources):
 
 
 def check():
-    headers = {}
+    headers, version = {}, namespace_of(tree.text("include/spar/version.hpp"))
     for name in tree.files(*tree.CPP, ".py", ".cmake", ".cmake.in", "CMakeLists.txt"):
         source = tree.text(name)
         executable = os.access(tree.ROOT / name, os.X_OK)
         for line, sentence in [*source_faults(name, source), *script_faults(source, executable)]:
             yield name, line, sentence
+        if name.endswith(tree.CPP):
+            yield from ((name, *fault) for fault in namespace_faults(source, version))
         if name.startswith("include/"):
             headers[name] = source
             if name != f"include/{GUARD}":
@@ -124,6 +138,11 @@ def self_test():
     yield "accepted a missing description", bool(list(header_faults(f"// {LICENCE}\n#pragma once\n")))
     added = good + 'auto text = (first ? "" : ", ") + name;\n'
     yield "accepted a literal to which a string is added", bool(list(header_faults(added)))
+    yield "accepted a namespace without the version", bool(list(namespace_faults("namespace spar {\n", "v0_1")))
+    yield "accepted another version", bool(list(namespace_faults("namespace spar::inline v0_1::detail {\n", "v0_12")))
+    yield "rejected the version", not list(namespace_faults("namespace spar::inline v0_1 {\n", "v0_1"))
+    defined = "#define SPAR_VERSION_MAJOR 1\n#define SPAR_VERSION_MINOR 12\n#define SPAR_VERSION_PATCH 3\n"
+    yield "misread the version", namespace_of(defined) == "v1_12"
     yield "accepted a slow include", bool(list(header_faults(good + "#include <iostream>\n")))
     root = {ROOT_HEADER: "#include <spar/a.hpp>\n", "include/spar/a.hpp": "#include <algorithm>\n"}
     yield "accepted <algorithm> in a header of every program", bool(list(algorithm_faults(root)))

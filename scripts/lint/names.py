@@ -37,7 +37,8 @@ REPLACED = {
 
 def declarations(source):
     """(line, name) for each name declared in the namespace spar itself: not in a class, a function or `detail`."""
-    code = re.sub(r"^[ \t]*#[^\n]*(\\\n[^\n]*)*", lambda m: "\n" * m.group().count("\n"), tree.code(source), flags=re.M)
+    code = re.sub(r"^[ \t]*#[^\n]*(\\\n[^\n]*)*", lambda m: "\n" * m.group().count("\n"),
+                  tree.code(tree.unversioned(source)), flags=re.M)
     scopes, parentheses, statement = [], 0, []
     for match in re.finditer(r"[A-Za-z_]\w*|::|[{}()\[\];=<>,:]", code):
         token, line = match.group(), code[: match.start()].count("\n") + 1
@@ -124,7 +125,7 @@ def check():
 
 
 def self_test():
-    inside = "namespace spar {{\n{}\n}} // namespace spar\n".format
+    inside = "namespace spar::inline v0_1 {{\n{}\n}} // namespace spar\n".format
     generic = [
         "void run();",
         "template <class T>\nauto wait(T& x) noexcept(noexcept(x.y())) -> int {\n  return 1;\n}",

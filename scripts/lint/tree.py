@@ -44,6 +44,11 @@ def code(source):
     return _NOISE.sub(blank, source)
 
 
+def unversioned(text):
+    """C++ text, or names of symbols, without the inline namespace that names the version."""
+    return re.sub(r"\bspar::(?:inline )?v\d+_\d+\b", "spar", text)
+
+
 def advise(name, line, sentence):
     """Prints advice, which does not make a lint fail."""
     print(f"{name}:{line}: advice: {sentence}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""public_headers.py FOLDER: copies the public headers to a folder, for doxygen, without what is not public.
+"""public_headers.py FOLDER: copies the public headers to a folder, for doxygen, without what is not public and without
+the namespace of the version.
 
 Left out, line by line, are namespaces `detail` and `kernel`, private members, and the ports of transports, except base
 classes. The comment at the head of a header becomes the description of the file. Members that a concept requires of
@@ -211,7 +212,7 @@ def main(folder):
         if inner.startswith(tuple(INTERNAL)):
             continue
         to = folder / name
-        text = public_text(tree.text(name))
+        text = public_text(tree.unversioned(tree.text(name)))
         if not to.exists() or to.read_text() != text:
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_text(text)

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <cstdio>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 #define SPAR_INSTANTIATE(T, Index)                                                                                     \
   template void start_take_at_least<T, Index>(const T*, const T*, T*, std::uint64_t, magnitude<T>, std::uint64_t,      \
@@ -134,7 +134,7 @@ SPAR_INSTANTIATE_SHORT(half_code, double)
 SPAR_INSTANTIATE_ZFP(float)
 SPAR_INSTANTIATE_ZFP(double)
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel
 
 namespace {
 

@@ -335,7 +335,7 @@ T atomicOr(T* to, std::type_identity_t<T> x) {
   return before;
 }
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 template <class S>
 S& block_memory() {
@@ -368,4 +368,4 @@ void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned thread
   });
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

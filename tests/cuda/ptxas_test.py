@@ -70,6 +70,7 @@ with tempfile.TemporaryDirectory() as folder:
     at_launch = subprocess.run([os.path.join(folder, "kernels")], capture_output=True, text=True, check=True).stdout
 shared = {name: int(size) for name, size in (line.split() for line in at_launch.splitlines())}
 report = subprocess.run(["c++filt"], input=done.stderr, capture_output=True, text=True, check=True).stdout
+report = re.sub(r"\bspar::v\d+_\d+::", "spar::", report)
 
 entry = re.compile(r"Compiling entry function '(?:void )?(.+?)\(.*?' for '(sm_\d+)'.*?"
                    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",

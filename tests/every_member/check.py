@@ -96,7 +96,8 @@ def compiled(objects):
     """The names of the functions in the object files."""
     names = set()
     for path in objects:
-        lines = subprocess.run(["nm", "-C", path], capture_output=True, text=True, check=True).stdout.splitlines()
+        lines = subprocess.run(["nm", "-C", path], capture_output=True, text=True, check=True).stdout
+        lines = re.sub(r"\bspar::v\d+_\d+::", "spar::", lines).splitlines()
         symbols = (re.match(r"[0-9a-f]* +[WTtwi] (.*)", line) for line in lines)
         names |= {name_of(symbol[1]) for symbol in symbols if symbol and "spar::" in symbol[1]}
     return names

@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Defaults for the members `validate` and `options`. An algorithm can derive from this struct and redefine either
 /// member. If users set the algorithm's options by designated initialisers, the algorithm should define both members
@@ -138,4 +138,4 @@ auto for_values(const Values&, Algorithm algorithm) {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

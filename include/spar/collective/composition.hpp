@@ -25,7 +25,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -406,4 +406,4 @@ constexpr bool expect_parts_for() {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

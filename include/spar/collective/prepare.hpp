@@ -25,7 +25,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Stands for the values of a call that has none: a barrier or a `leave`.
 struct no_values {};
@@ -210,4 +210,4 @@ auto start_call(const Forms& forms, Net& net, named which, Args&&... args) {
   return prepare_or_abort(forms, net, std::forward<Args>(args)...).start(which);
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

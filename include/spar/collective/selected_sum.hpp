@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// What one rank gets from an allreduce of selected entries.
 template <element T, index_type Index = std::uint32_t>
@@ -48,4 +48,4 @@ struct selected_call {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 using rank_t = std::int32_t; ///< the number of a rank in its communicator, from 0
 using tag_t = std::int32_t;  ///< the tag of a message, see `make_tag`
@@ -37,4 +37,4 @@ constexpr std::uint8_t lane_of(tag_t tag) noexcept {
 /// The number, modulo `max_in_flight`, of the collective whose messages have the tag `tag`.
 constexpr std::uint32_t sequence_of(tag_t tag) noexcept { return static_cast<std::uint32_t>(tag) / max_lanes; }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -7,7 +7,7 @@
 
 #include <limits>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The valid values of a number, and their description in an error message.
 struct number_range {
@@ -40,4 +40,4 @@ void check_number(double x, const number_range& range, What... what) {
   if (!range.contains(x)) raise<invalid_argument>({what..., " is ", x, "; expected ", range.text});
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -8,7 +8,7 @@
 #include <span>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Entries `(indices[e], values[e])`, sorted by index, without duplicates; both spans have the same length. Nothing
 /// checks the indices, except functions that say so, such as `check_indices`.
@@ -31,4 +31,4 @@ struct coo_span {
 template <class Index, class T>
 coo_span(std::span<Index>, std::span<T>) -> coo_span<std::remove_const_t<T>, std::remove_const_t<Index>>;
 
-} // namespace spar
+} // namespace spar::inline v0_1

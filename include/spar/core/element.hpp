@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 // On 64-bit Arm, g++ 12 defines the limits of `_Float16`, but has this type only in C.
 #if defined(__FLT16_MAX__) && (defined(__clang__) || !defined(__aarch64__) || __GNUC__ > 12)
@@ -132,4 +132,4 @@ inline constexpr double smallest_of = code_of<T> == element_code::float16    ? 0
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -206,4 +206,4 @@ constexpr void ensure(bool condition, const char* sentence) {
   if (!condition) raise<assertion_failed>({sentence});
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The range of the indices from `begin` to `end` - 1, inclusive.
 struct index_range {
@@ -17,4 +17,4 @@ struct index_range {
   friend constexpr bool operator==(const index_range&, const index_range&) = default;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -6,7 +6,7 @@
 
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Whether an argument of the forwarded type X may be a temporary that owns its values, such as std::vector<float>. A
 /// variable outlives the expression, and so does that to which a temporary span refers.
@@ -22,4 +22,4 @@ constexpr bool expect_lasting() {
   return !(owning_temporary<Args> || ...);
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

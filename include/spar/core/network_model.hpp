@@ -7,7 +7,7 @@
 #include <concepts>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The costs, in seconds, of messages, bytes and local work, from which spar predicts the durations of algorithms. The
 /// default values were fitted to ranks on one machine. `spar_perf --calibrate FILE` measures the costs on a network and
@@ -48,4 +48,4 @@ concept states_cost = requires(const Codec& codec, const network_model& network)
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A tree-shaped network. The node `nodes[0]` is the root. Every other node has a link to its parent, which precedes
 /// the node in `nodes`. Ranks are placed only at nodes without children.
@@ -29,4 +29,4 @@ struct network_tree {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Whether the functions below compare the bits of T, because the compiler would replace a comparison of the values by
 /// what holds of finite numbers. The functions return the same either way, so files that are compiled with -ffast-math
@@ -77,4 +77,4 @@ SPAR_HOST_DEVICE constexpr bool differs(const T& a, const T& b) noexcept {
     return a != b;
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -179,4 +179,4 @@ inline constexpr bool adds = std::same_as<Op, sum> || std::same_as<Op, average>;
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <span>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// W adjacent values of type T as one value of a vector: a stream has one index for each row, selectors rank rows by
 /// their Euclidean norms, and the operations of the library apply to each of the W values. A vector of rows has the
@@ -92,4 +92,4 @@ template <std::size_t W, class Values>
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Messages, bytes and seconds of one call, or of all calls, on one rank. `bytes_sent` and `bytes_received` count the
 /// bytes of payloads. `header_bytes_sent` and `header_bytes_received` count 64 bytes for each header, although some
@@ -54,4 +54,4 @@ struct statistics {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

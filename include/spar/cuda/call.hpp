@@ -12,7 +12,7 @@
 
 #include <sched.h>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// To be called before memory is allocated or freed, because CUDA may then wait for the device: if the transport of
 /// `net` lets the device work on messages, waits for them. Otherwise CUDA might wait for messages of other ranks, which
@@ -118,4 +118,4 @@ class home_device {
   int number_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

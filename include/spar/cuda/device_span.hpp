@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Refers to `size` values in device memory. A collective reads the values after all work that was in `stream` when the
 /// collective was called; work that is put into `stream` after the collective has returned sees the results. The values
@@ -28,4 +28,4 @@ struct device_span {
       : data(first), size(count), stream(order) {}
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Recycles device memory that is used in the order of one stream: a block that is given back may be used again at
 /// once, because the work on its new contents begins after the work on the old ones. A request gets the smallest free
@@ -126,4 +126,4 @@ class device_array {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 inline void start_copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind,
                        cudaStream_t stream) {
@@ -38,4 +38,4 @@ inline void start_copies(message_buffer& in, const payload_views& pieces, cudaMe
   }
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

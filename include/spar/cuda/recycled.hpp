@@ -8,7 +8,7 @@
 #include <list>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Recycles buffers, because CUDA takes milliseconds to make one. A buffer is used again once the last work on it that
 /// the program has noted has ended. For one thread at a time.
@@ -132,4 +132,4 @@ class device_memory : public recycled_memory {
   device_memory() noexcept : recycled_memory({cudaMalloc, cudaFree, "cudaMalloc"}) {}
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A call of the CUDA runtime failed. The message contains the name of the call, and the name and the text of CUDA's
 /// error, such as "cudaMalloc failed: cudaErrorMemoryAllocation, out of memory"; on other ranks, the `peer_failed`
@@ -93,4 +93,4 @@ class device_stream {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <coroutine>
 #include <exception>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Resumes coroutines when the work that they wait for, in one stream for all, has ended. The scheduler of the rank
 /// polls the events, so that meanwhile the rank goes on with its other calls, whichever of them the program waits for.
@@ -119,4 +119,4 @@ class device_waits {
   slab<mark> marks_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

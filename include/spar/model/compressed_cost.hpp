@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <string>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The cost of a codec in the model: the size of an encoded value, and the time to encode or decode a value.
 struct codec_model {
@@ -144,4 +144,4 @@ struct compression_choice {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

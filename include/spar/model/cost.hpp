@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The size of a call, from which the model computes the call's expected time.
 struct call_shape {
@@ -215,4 +215,4 @@ inline double seconds_dense(const network_model& net, const call_shape& p) noexc
                   std::min(seconds_rabenseifner(net, p), seconds_ring(net, p)));
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

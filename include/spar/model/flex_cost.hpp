@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Expected seconds of an allreduce by `plan` with values of `value_bytes` bytes. Levels run one after the other. On a
 /// level, all chains send their first messages at the same time, then their second messages, and so on. If `plan` was
@@ -29,4 +29,4 @@ inline double seconds_of_plan(const tree& topology, const flex_plan& plan, doubl
   return 2 * seconds; // the loops cover the reduce-scatter, and the allgather takes as long
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Reads the file `path` of lines such as `alpha 1.5e-6`: one line, in any order, for each of alpha, beta, gamma_sparse
 /// and gamma_dense, in seconds. Lines for gamma_coded and alpha_shared may be missing: they then keep their defaults.
@@ -69,4 +69,4 @@ inline network_model read_network(const std::string& path) {
   return network;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

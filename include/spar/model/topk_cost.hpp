@@ -5,7 +5,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/model/cost.hpp>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -66,4 +66,4 @@ inline double seconds_pruned_owners(const network_model& net, const call_shape& 
          p.k * net.gamma_sparse * ((2 + won + asked) * p.rounds() + 1);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

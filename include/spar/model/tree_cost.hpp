@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Expected seconds of a reduce-scatter of `bytes` bytes around a ring of `d` members (FlexReduce, equation 2), whose
 /// links have the latency `latency` (seconds) and the bandwidth `bandwidth` (bytes per second).
@@ -170,4 +170,4 @@ inline double seconds_rabenseifner(const tree& topology, double bytes) {
   return 2 * seconds;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Options of error feedback.
 struct feedback_options {
@@ -230,4 +230,4 @@ error_feedback<T, Algorithm, Index> with_error_feedback(Algorithm algorithm, con
   return error_feedback<T, Algorithm, Index>(std::move(algorithm), options);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

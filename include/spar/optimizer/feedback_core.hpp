@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The members that `error_feedback` and `device_feedback` share. A `Store` holds the residual and the accumulated
 /// values, which are the residual plus the values of the call in flight: in host memory or in device memory. The
@@ -244,4 +244,4 @@ class feedback_core {
   bool busy_ = false;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 // A state has two member templates, which call `f` with each number and each `std::vector<std::uint64_t>` in the state:
 // - `shared_state(f)` for the numbers that are equal on all ranks;
@@ -232,4 +232,4 @@ std::vector<T> load_reducer(const Algorithm& algorithm, typename Algorithm::stat
   return std::move(loaded.residual);
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

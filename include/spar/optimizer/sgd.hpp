@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -107,4 +107,4 @@ void sgd_step(Net& net, std::type_identity_t<std::span<T>> weights, Gradient&& g
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = detail::difference(weights[i], x[i]);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

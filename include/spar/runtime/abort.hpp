@@ -11,7 +11,7 @@
 
 #include <sched.h>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -72,4 +72,4 @@ template <transport Net>
   throw;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

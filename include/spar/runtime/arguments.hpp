@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Throws `invalid_argument` if the `count` elements at `data` are in memory that the host cannot read. `what` and
 /// `number` name these elements: "values of span " and 2 for those of the second span among the arguments of a call.
@@ -63,4 +63,4 @@ void check_arguments([[maybe_unused]] Net& net, [[maybe_unused]] const Args&... 
   }
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

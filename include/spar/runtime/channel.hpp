@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The interface through which an algorithm sends and receives the messages of one call on one rank. Coroutines take
 /// their channels by value, because a channel is small. The transport and the record of the call must outlive all
@@ -238,4 +238,4 @@ class channel {
   std::uint8_t lane_ = 0;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

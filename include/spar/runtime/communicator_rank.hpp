@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Base class of `threads`, `mpi`, `sim` and the decorators. A communicator_rank owns the rank's transport, called the
 /// port, on which collectives run. Only one thread at a time may use a communicator_rank, apart from a progress_thread.
@@ -174,4 +174,4 @@ auto or_abort(Net& net, const Work& work) {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Subscribes to the control messages of one number on the rank `node`: see `control_subscriber`. The destructor ends
 /// the subscription. So an object whose last member is a subscription gets no message before its other members exist,
@@ -35,4 +35,4 @@ class control_subscription {
   control_subscriber entry_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

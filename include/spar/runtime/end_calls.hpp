@@ -5,7 +5,7 @@
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/transport_concept.hpp>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Whether a handle refers to a call on the transport `net` of `node` that has not ended.
 [[gnu::cold]] inline bool has_unended_calls(endpoint& node, const void* net) noexcept {
@@ -61,4 +61,4 @@ template <class Ranks>
   for (auto& rank : ranks) end_calls(rank.port()); // the ranks have returned the send buffers of their peers
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -33,7 +33,7 @@
 
 #include <time.h>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -315,4 +315,4 @@ class endpoint {
   network_model network_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -6,7 +6,7 @@
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/runtime/endpoint.hpp>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Two queues of one rank: posted receives that wait for a message, and arrived messages that wait for a receive. A
 /// `Receive` has the members `peer` and `tag`, an `Arrival` has `source`, `tag` and `head`. Both queues are short, so a
@@ -54,4 +54,4 @@ class matching {
   detail::record_queue<Receive> receives_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

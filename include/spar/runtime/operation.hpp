@@ -9,7 +9,7 @@
 #include <exception>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Owns one operation of a transport, that is, a send or a receive that has already started. Await the object once.
 /// Destroying the object before the operation ends cancels the operation by `Transport::abandon(record)`. After a send
@@ -72,4 +72,4 @@ class forwarding_awaiter {
   Inner inner_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

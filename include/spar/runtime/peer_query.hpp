@@ -19,7 +19,7 @@
 
 #include <sched.h>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// A question of this rank to `peer`, for example about the peer's call, and the answer once the peer has sent one.
 /// While the question exists, the scheduler of this rank resumes no coroutine.
@@ -341,4 +341,4 @@ template <transport Net>
   }
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

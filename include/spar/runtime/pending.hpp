@@ -12,7 +12,7 @@
 #include <exception>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Makes progress on `net` until the task `work` has ended. Returns the result of `work` or throws its exception.
 template <communicates Net, class T>
@@ -356,4 +356,4 @@ auto run_collective(Net& on, const signature& agreed, const Algorithm& algorithm
   call.error.rethrow();
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <exception>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Makes an awaited operation fail if its peer has left without taking part in it, and with `timeout` if its deadline
 /// has expired at the time `now`. Sends each peer a description of this rank's call after 1, 2, 4, ... seconds of
@@ -59,4 +59,4 @@ template <transport Net>
     detail::on_wait_note(net, note.source, text->view());
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

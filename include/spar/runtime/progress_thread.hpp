@@ -14,7 +14,7 @@
 
 #include <sched.h>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A communicator on which a progress thread may run while the thread of the application is busy. Rejects the
 /// simulator, whose ranks all run on one thread; `nccl`, because the progress thread would have another current CUDA
@@ -112,4 +112,4 @@ class progress_thread {
   detail::thread thread_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

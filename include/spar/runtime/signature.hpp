@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Takes the place of the index type in calls on dense vectors, whose values have no indices.
 struct no_indices {};
@@ -225,4 +225,4 @@ template <class Value>
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A type of objects that a coroutine can `co_await`, with a result of the type T.
 template <class A, class T>
@@ -169,4 +169,4 @@ template <transport Net>
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

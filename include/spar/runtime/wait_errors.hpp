@@ -15,7 +15,7 @@
 #include <exception>
 #include <string_view>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Describes the awaited operation `r` of the rank `node`, as in "for a message from rank 0 (collective 3, lane 0)".
 [[gnu::cold]] inline joined_text awaited(endpoint& node, const operation_record& r) {
@@ -190,4 +190,4 @@ template <transport Net>
   }
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

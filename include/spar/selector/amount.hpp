@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace spar::selector {
+namespace spar::inline v0_1::selector {
 
 /// The value of an option `k` that the program has not set. It differs from k = 0, with which a selector selects
 /// nothing.
@@ -67,9 +67,9 @@ inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
 
 } // namespace detail
 
-} // namespace spar::selector
+} // namespace spar::inline v0_1::selector
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A selector with a function `bounds(n)` that returns how many of n entries the selector selects.
 template <class Selector>
@@ -82,4 +82,4 @@ using needs_k =
     because<"this schedule keeps the k largest entries of the sum, and the selector has no k: use a selector "
             "with bounds(n), such as exact_topk">;
 
-} // namespace spar
+} // namespace spar::inline v0_1

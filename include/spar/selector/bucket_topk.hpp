@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::selector {
+namespace spar::inline v0_1::selector {
 
 /// Selects the `k` entries of largest magnitude from each bucket of `bucket` consecutive entries, or all nonzeros of a
 /// bucket with fewer than k nonzeros. The last bucket may be shorter. Among equal magnitudes, the entries with the
@@ -56,4 +56,4 @@ struct bucket_topk {
   }
 };
 
-} // namespace spar::selector
+} // namespace spar::inline v0_1::selector

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace spar::selector {
+namespace spar::inline v0_1::selector {
 
 /// The default selector: selects all values, including zeros. If the input is a sparse stream, a schedule need send
 /// only the entries of the stream.
@@ -19,4 +19,4 @@ struct everything {
   void options(auto&&) const noexcept {}
 };
 
-} // namespace spar::selector
+} // namespace spar::inline v0_1::selector

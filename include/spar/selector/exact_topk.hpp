@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::selector {
+namespace spar::inline v0_1::selector {
 
 /// Selects the `k` entries of largest magnitude, or all nonzeros if there are fewer than k nonzeros. Among equal
 /// magnitudes, the entries with the lowest indices are selected; NaN ranks above infinity. The result is sorted by
@@ -46,4 +46,4 @@ struct exact_topk {
   }
 };
 
-} // namespace spar::selector
+} // namespace spar::inline v0_1::selector

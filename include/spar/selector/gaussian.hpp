@@ -14,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::selector {
+namespace spar::inline v0_1::selector {
 
 /// Selects the entries whose magnitude reaches a threshold t = |mean| + z * deviation. The factor z is chosen such that
 /// a normal variable is farther than z deviations from its mean with probability k/n. If t selects fewer than 3/4 k
@@ -113,4 +113,4 @@ struct gaussian {
   }
 };
 
-} // namespace spar::selector
+} // namespace spar::inline v0_1::selector

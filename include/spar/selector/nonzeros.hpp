@@ -11,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::selector {
+namespace spar::inline v0_1::selector {
 
 /// Selects all entries except zeros of either sign, and leaves only zeros in `x`. The result is sorted by index.
 struct nonzeros {
@@ -43,4 +43,4 @@ struct nonzeros {
   }
 };
 
-} // namespace spar::selector
+} // namespace spar::inline v0_1::selector

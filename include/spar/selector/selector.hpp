@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace selector {
 
@@ -95,4 +95,4 @@ sparse_stream<T, Index> select(const Selector& by, std::span<T> x, pool& memory,
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

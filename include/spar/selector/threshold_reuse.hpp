@@ -14,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::selector {
+namespace spar::inline v0_1::selector {
 
 /// Selects the entries whose magnitude is at least a threshold, in one pass over the vector. The threshold is the k-th
 /// largest magnitude of an earlier call. The first call and then every `period`-th call find a new threshold, and
@@ -99,4 +99,4 @@ struct threshold_reuse {
   }
 };
 
-} // namespace spar::selector
+} // namespace spar::inline v0_1::selector

@@ -15,7 +15,7 @@
 #include <span>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -111,4 +111,4 @@ auto coalesce(std::pmr::memory_resource& memory, std::uint64_t n, const Indices&
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

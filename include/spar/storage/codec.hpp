@@ -21,7 +21,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The position of a block that a codec encodes. The rounding of the codec may depend on `call` and `first`, but on no
 /// other state.
@@ -313,4 +313,4 @@ using as_bfloat16 = short_float<kernel::bfloat16_code>;
 using as_half = short_float<kernel::half_code>;
 
 } // namespace storage
-} // namespace spar
+} // namespace spar::inline v0_1

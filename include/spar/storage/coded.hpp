@@ -13,7 +13,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::storage {
+namespace spar::inline v0_1::storage {
 
 /// A stream codec for indices and values of which most bits are known: an index of a set of density d takes about
 /// log2(1 / d) + 1.5 bits in place of 32, and a value with a magnitude close to others 22 to 25 bits. Each 256 gaps
@@ -117,4 +117,4 @@ struct coded {
   }
 };
 
-} // namespace spar::storage
+} // namespace spar::inline v0_1::storage

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Joins `parts`, whose index ranges follow one another inside `range`, into one stream of dimension n. The result is
 /// sparse if no part is dense and the parts have at most `limit` entries in total. Otherwise, the result is dense over
@@ -46,4 +46,4 @@ sparse_stream<T, Index> concatenate(std::span<const stream_view<T, Index>> parts
   return out;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

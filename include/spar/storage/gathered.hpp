@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Sparse streams of several ranks ("parts"), stored one after the other in two contiguous arrays: one of indices, one
 /// of values. The indices of each part ascend. The argument `work` of some members, such as a `host_work`, allocates
@@ -154,4 +154,4 @@ class gathered {
   std::size_t parts_ = 0;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Keeps the `k` entries of largest magnitude in `s` and returns all other entries; both streams are sorted by index.
 /// Ranks NaN and ties like `exact_topk`, and never keeps zeros: zeros stored in a sparse `s` are returned. If `s` is
@@ -49,4 +49,4 @@ sparse_stream<T, Index> keep_largest(sparse_stream<T, Index>& s, std::uint64_t k
   return dropped;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Reduces `part` into `values`, the dense values of `range`. The values of `part` are the right operands of `op`.
 template <element T, index_type Index, reduction<T> Op>
@@ -120,4 +120,4 @@ sparse_stream<T, Index> to_dense(const stream_view<T, Index>& v, Op op, pool& me
   return out;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -14,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::storage {
+namespace spar::inline v0_1::storage {
 
 /// The elements of `mx`: 4 bits of exponent and 3 of mantissa.
 using kernel::e4m3;
@@ -75,4 +75,4 @@ struct mx {
   }
 };
 
-} // namespace spar::storage
+} // namespace spar::inline v0_1::storage

@@ -15,7 +15,7 @@
 #include <utility>
 #include <variant>
 
-namespace spar::storage {
+namespace spar::inline v0_1::storage {
 
 /// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8`, `mx:e2m1`, `mx:e5m2`, `mx:e4m3`
 /// or `zfp:RATE` (RATE bits per value). The compiler instantiates each collective only once for all these codecs. A
@@ -124,4 +124,4 @@ class named_codec {
   any codec_;
 };
 
-} // namespace spar::storage
+} // namespace spar::inline v0_1::storage

@@ -15,7 +15,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar::storage {
+namespace spar::inline v0_1::storage {
 
 /// Encodes integers of 32 or 64 bits without loss: the differences of neighbours, in blocks of 128 values of one bit
 /// width each. The encoding has as many bytes as the values need.
@@ -81,4 +81,4 @@ struct packed {
   }
 };
 
-} // namespace spar::storage
+} // namespace spar::inline v0_1::storage

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -109,4 +109,4 @@ class residual_view {
   void* self_ = nullptr;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

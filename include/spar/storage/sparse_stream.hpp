@@ -23,7 +23,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Returns delta for n indices: a stream with more than delta entries, each a T and an Index, takes more bytes than n
 /// values of type T (SparCML, section 5.1). A sum that may have more than delta entries turns dense.
@@ -390,4 +390,4 @@ class sparse_stream {
   bool dense_ = false;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

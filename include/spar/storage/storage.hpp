@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace storage {
 
@@ -201,4 +201,4 @@ auto accepts_entries_alone() {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -17,7 +17,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The output arrays of a stream codec's `decode`. The length of both arrays is the number of entries according to the
 /// header of the message.
@@ -152,4 +152,4 @@ struct coo {
 };
 
 } // namespace storage
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Returns the message for contiguous dense values, without copying: the message refers to the memory of `values`.
 template <element T>
@@ -84,4 +84,4 @@ stream_view<T, Index> decode(const message_buffer& in, index_range range) {
   return stream;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

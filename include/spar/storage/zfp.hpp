@@ -19,7 +19,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -153,4 +153,4 @@ struct zfp {
 
 } // namespace storage
 
-} // namespace spar
+} // namespace spar::inline v0_1

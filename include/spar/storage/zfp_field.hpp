@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace storage {
 
@@ -255,4 +255,4 @@ struct zfp_field {
 
 } // namespace storage
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -464,4 +464,4 @@ auto start_leave(Net& net) {
   return detail::prepare_leave(detail::port_of(net)).start();
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Makes one step of eager-SGD (eager-SGD, algorithm 2): multiplies the gradient by `rate`, averages the scaled
 /// gradients over the ranks in one round of the partial allreduce `reduce`, and subtracts the average from the weights.
@@ -90,4 +90,4 @@ class eager_sgd {
   partial_type reduce_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

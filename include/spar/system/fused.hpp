@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Options of a fused_allreduce.
 struct fusion_options {
@@ -230,4 +230,4 @@ class fused_allreduce {
   std::vector<pending<Net, void>> calls_; // the calls of this round, one per bucket that is complete
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

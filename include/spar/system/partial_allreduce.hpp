@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -120,4 +120,4 @@ auto partial_allreduce(Net& on, std::uint64_t n, const Participation& who = {}, 
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Ok-Topk without error feedback: each rank contributes approximately its k largest entries, and the result keeps
 /// approximately the k largest entries of the sum (Ok-Topk, algorithm 1). `Topology` is `flat` or `on_tree`. On a flat
@@ -65,4 +65,4 @@ using quantised_sparcml_allreduce =
 template <element T, int Bits = 4, index_type Index = std::uint32_t>
 using quantised_sparcml = error_feedback<T, quantised_sparcml_allreduce<Bits>, Index>;
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -31,4 +31,4 @@ void communicator_rank<Port>::set_network(const network_model& network) {
   port_.node().set_network(agreed);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The default topology, which assumes that all ranks are equally well connected. Topologies have these members:
 /// - `order()`: the order of the ranks (`rank_order`) for schedules that assume a flat network;
@@ -44,4 +44,4 @@ concept straight_topology =
 using needs_owners =
     because<"this schedule divides indices among owners, but the topology does not define owners: use flat or on_tree">;
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// What each rank does in an allreduce of n values over a tree. A plan depends only on the tree and n, so the plans of
 /// all ranks are equal. A plan is built once, serves any number of allreduces, and can be copied.
@@ -405,4 +405,4 @@ class flex_plan {
   std::uint64_t digest_ = 0;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

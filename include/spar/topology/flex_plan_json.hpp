@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Returns the plan as a JSON object:
 /// - `n` and `ranks`: the numbers of values and of ranks;
@@ -114,4 +114,4 @@ inline flex_plan parse_plan(const std::string& text) {
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

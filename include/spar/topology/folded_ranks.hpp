@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Which ranks are active after the fold of P ranks. With r = P - 2^floor(log2 P), each of the first r even ranks sends
 /// its contribution to the next rank, which is odd, and gets the result from that rank at the end. All other ranks are
@@ -52,4 +52,4 @@ class folded_ranks {
   rank_t extra_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

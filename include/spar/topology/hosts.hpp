@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Returns the tree of a cluster with one switch. `host_of` has one host number per rank; ranks with equal host numbers
 /// share a host. `inside` describes the links between a host and its ranks; `between` describes the links between the
@@ -31,4 +31,4 @@ inline tree tree_of_hosts(std::span<const rank_t> host_of, const tree_link& insi
   return tree(root.children.size() == 1 ? root.children[0] : root);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -15,7 +15,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// An ownership: divides [0, n) into contiguous blocks, and `owner[block]` returns the indices of a block. Rejects the
 /// rank of a root, which stands in the same place among the arguments of an algorithm.
@@ -136,4 +136,4 @@ struct bounded_ownership {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A link of a tree. Both directions have the same bandwidth and latency.
 struct tree_link {
@@ -207,4 +207,4 @@ class tree {
   std::size_t levels_ = 0;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// FlexReduce's plan for a tree, made of cells instead of values. A cell is a range of indices between two adjacent
 /// boundaries of the plan. The tree alone determines which rank owns which cell. The bounds of the cells are chosen
@@ -60,4 +60,4 @@ class tree_cells {
   flex_plan plan_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -125,4 +125,4 @@ inline tree read_tree(const std::string& path) {
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

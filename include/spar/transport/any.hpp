@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -129,4 +129,4 @@ class any_transport : public communicator_rank<any_port> {
   explicit any_transport(Net& net) noexcept : communicator_rank(detail::port_of(net)) {}
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

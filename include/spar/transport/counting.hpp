@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A number of messages, and the total size of their payloads.
 struct counted_traffic {
@@ -105,4 +105,4 @@ class counting : public communicator_rank<counting_port<detail::port_type_of<Net
   void reset() { this->port().reset(); }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

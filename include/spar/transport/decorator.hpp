@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Forwards all functions of a transport to the wrapped transport `inner`, except `send` and `receive`, which each
 /// decorator defines, and `path_on_device`. The wrapped transport must outlive the decorator.
@@ -84,4 +84,4 @@ class observing_port : public decorated_port<Net> {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

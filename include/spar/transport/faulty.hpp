@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A planned fault of one rank, which `faulty` injects.
 struct fault {
@@ -261,4 +261,4 @@ class faulty : public communicator_rank<faulty_port<detail::port_type_of<Net>>> 
   [[nodiscard]] bool holds_back() const noexcept { return this->port().holds_back(); }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

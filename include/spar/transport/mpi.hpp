@@ -10,7 +10,7 @@
 
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// One rank of an MPI communicator. Must be constructed after MPI_Init and destroyed before MPI_Finalize. Construction
 /// is collective. Destruction waits for no other rank: it tells the others that this rank has left, and their calls end
@@ -47,4 +47,4 @@ class mpi : public communicator_rank<mpi_port> {
       : communicator_rank(detail::mpi_founders(std::move(comm)), options, network) {}
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -31,7 +31,7 @@
 
 #include <sched.h>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Options of the transport `nccl`.
 struct nccl_options {
@@ -437,4 +437,4 @@ class nccl : public communicator_rank<nccl_port<detail::port_type_of<Control>>> 
       : nccl::communicator_rank(detail::port_of(control), options) {}
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// One rank of a `simulator`. Calls on a simulated rank have no deadline unless `set_deadline` sets one, in virtual
 /// seconds.
@@ -410,4 +410,4 @@ inline void sim_port::progress(bool block) {
   if (block || !engine_->events_.empty()) engine_->step([](rank_t) {});
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -22,7 +22,7 @@
 
 #include <sched.h>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Options of a `thread_group`.
 struct thread_options {
@@ -414,4 +414,4 @@ inline void threads_port::progress(bool block) {
   scheduler().run();
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// How long a rank computed, and how long it waited for messages and did not compute.
 struct traced_seconds {
@@ -315,4 +315,4 @@ inline std::string trace_file(std::span<const std::string> ranks) {
   return all + "\n]\n";
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

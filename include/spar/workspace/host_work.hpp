@@ -29,7 +29,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// An awaitable that has its result already, so that `co_await` does not suspend.
 template <class T = void>
@@ -427,4 +427,4 @@ class host_work {
   spar::scheduler* scheduler_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The workspace of the calls over the transport `Net`: its own, or `host_work`.
 template <transport Net>
@@ -110,4 +110,4 @@ task<std::invoke_result_t<F&>> after(channel<Net> net, task<void> first, F f) {
   co_return f();
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

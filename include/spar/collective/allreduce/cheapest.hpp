@@ -25,7 +25,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The three allreduces of streams from which SparCML chooses (section 5.3): recursive doubling, and the
 /// split-allgathers with a sparse (SSAR) or a dense (DSAR) second phase.
@@ -329,4 +329,4 @@ struct cheapest {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

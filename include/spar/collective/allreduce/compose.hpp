@@ -12,7 +12,7 @@
 
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 using selector::everything;
 
@@ -87,4 +87,4 @@ constexpr auto as_algorithm(Algorithm algorithm) {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

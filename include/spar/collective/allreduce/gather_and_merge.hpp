@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A sparse allreduce in ceil(log2 P) rounds: every rank gathers and merges the streams of all ranks. With k entries on
 /// each rank, a rank sends and receives (P - 1) k entries.
@@ -64,4 +64,4 @@ struct gather_and_merge {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Allreduce by recursive halving and doubling. If P is a power of two, there are 2 log2 P rounds, in which each rank
 /// sends 2 n (P - 1) / P values. Otherwise one rank of each folded pair (see folded_ranks) sends its n values to the
@@ -236,4 +236,4 @@ struct rabenseifner {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

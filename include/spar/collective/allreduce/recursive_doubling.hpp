@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Allreduce by recursive doubling. If P is a power of two, there are log2 P rounds; in round t, ranks at distance 2^t
 /// exchange their sums. Otherwise one rank of each folded pair (see folded_ranks) sends its contribution to the other
@@ -237,4 +237,4 @@ struct recursive_doubling {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Reduce-scatter around a ring in P - 1 steps. The sum of block b starts at rank b + 1 and travels to its owner, rank
 /// b; each rank on the way adds its own values. The operands therefore have the order b + 1, ..., P - 1, 0, ..., b.
@@ -224,4 +224,4 @@ struct ring {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A split phase merges the slices of so many consecutive ranks, and then the sums of these buckets of ranks.
 inline constexpr std::size_t split_bucket = 16;
@@ -158,4 +158,4 @@ struct split_reduce_scatter : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// How the second phase of a split-allgather sends the blocks of the sum: all sparse (SSAR), all dense (DSAR), or all
 /// in the form that takes fewer bytes in total (`adaptive`).
@@ -193,4 +193,4 @@ using ssar_split = split_allgather<second_phase::sparse>;
 /// DSAR, the dynamic sparse allreduce: the blocks of the sum are gathered as dense values (SparCML, section 5.3.3).
 using dsar_split = split_allgather<second_phase::dense>;
 
-} // namespace spar
+} // namespace spar::inline v0_1

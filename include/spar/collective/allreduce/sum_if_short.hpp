@@ -20,7 +20,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -132,4 +132,4 @@ task<sparse_stream<T, Index>> sum_if_short(channel<Net> net, stream_view<T, Inde
   co_return sum;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

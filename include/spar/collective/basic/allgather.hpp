@@ -19,7 +19,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The byte offsets of the blocks of a uniform ownership. The numbers of values of these blocks differ by at most one,
 /// so this class stores two block sizes in bytes instead of a list of offsets.
@@ -202,4 +202,4 @@ struct bruck_allgather : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// No rank leaves the barrier before all ranks have entered the barrier. Each rank sends ceil(log2 P) empty messages,
 /// the first to its most distant peer and the last to the next rank. The last message therefore often stays on one
@@ -51,4 +51,4 @@ struct agreed_leave : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

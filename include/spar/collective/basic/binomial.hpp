@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Reduction to one rank, the root, in ceil(log2 P) rounds; every other rank sends one message. The operands have the
 /// order root, root + 1, ... (modulo P).
@@ -131,4 +131,4 @@ struct binomial_broadcast : algorithm_defaults {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Sums unsigned counters in place. Every rank sends and receives 2 (P - 1) blocks of n / P counters. Floating-point
 /// values are not allowed: each block is summed in a different order of the ranks, so the rounding errors would differ
@@ -58,4 +58,4 @@ struct bruck_allreduce {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Sets `mine` to the maximum of the numbers `mine` of all ranks. In round t, rank r receives from rank r + 2^t and
 /// sends to rank r - 2^t (modulo P). For any number of ranks, ceil(log2 P) rounds suffice, because a maximum does not
@@ -30,4 +30,4 @@ task<void> find_largest(channel<Net> net, std::uint64_t& mine) {
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -27,7 +27,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace storage {
 
@@ -233,4 +233,4 @@ task<void> sum_in_code(channel<Net> net, std::span<T> x, Op, storage::bound stor
   if (counts.size() > 0) detail::non_finite_counts::put(std::as_const(counts).span(), x);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

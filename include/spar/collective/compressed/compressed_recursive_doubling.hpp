@@ -14,7 +14,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Allreduce of dense values in place, compressed by `codec`. In each of floor(log2 P) rounds, pairs of ranks exchange
 /// their encoded vectors. Both ranks of a pair decode both vectors, including their own, and add the decoded values, so
@@ -123,4 +123,4 @@ task<void> compressed_recursive_doubling(channel<Net> net, std::span<T> x, Op op
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Allreduce of dense values in place, compressed by `codec`. In the first phase, the partial sum of each block travels
 /// to the block's owner: at each hop, the partial sum is encoded, sent, decoded and reduced with the values of the next
@@ -86,4 +86,4 @@ task<void> compressed_ring(channel<Net> net, std::span<T> x, Op op, Codec codec,
   }
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

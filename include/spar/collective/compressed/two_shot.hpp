@@ -28,7 +28,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -368,4 +368,4 @@ struct one_shot {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The text of a control message about a round or a call of a partial collective.
 struct round_note {
@@ -200,4 +200,4 @@ class activation {
   std::array<std::uint64_t, 64> sent_{};
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

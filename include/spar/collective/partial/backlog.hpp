@@ -16,7 +16,7 @@
 #include <span>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The backlog of calls with dense values; the result of a call replaces these values.
 template <element T, class Op>
@@ -151,4 +151,4 @@ class stream_backlog {
   bool any_ = false;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -24,7 +24,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Options of a partial collective, equal on all ranks.
 struct partial_options {
@@ -403,4 +403,4 @@ class partial {
   detail::control_subscription subscription_; // the last member, because it lets other ranks use all others
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -14,7 +14,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// What a rank contributed to a round of a partial collective.
 enum class presence : std::uint8_t {
@@ -87,4 +87,4 @@ struct partial_sum {
   participants by;             ///< the ranks whose calls the sum includes
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

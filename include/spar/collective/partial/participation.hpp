@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -100,4 +100,4 @@ concept participation =
       who.validate(ranks);
     } && (std::same_as<P, everyone> || detail::initiated<P> || detail::counted<P>);
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Each rank owns a range of indices and sends its selected entries to the owners of the indices. The boundaries of the
 /// ranges are chosen so that the owners get about equally many entries. An owner sums the entries that it receives and
@@ -117,4 +117,4 @@ struct balanced_owners {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -170,4 +170,4 @@ task<std::uint64_t> balance_ownership(channel<Net> net, std::span<const Index> m
   co_return refinements;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

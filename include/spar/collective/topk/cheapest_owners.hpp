@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// How `cheapest_owners` sums: by `balanced_owners` with coordinates or in the code of the storage, or by
 /// `pruned_owners`.
@@ -107,4 +107,4 @@ struct cheapest_owners {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

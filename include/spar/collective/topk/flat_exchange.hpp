@@ -20,7 +20,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -176,4 +176,4 @@ task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, Topology, stream_v
   co_return sum;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

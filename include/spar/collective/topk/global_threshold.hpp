@@ -15,7 +15,7 @@
 #include <limits>
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The number of entries with a magnitude above a threshold, and the number of entries with a magnitude equal to the
 /// threshold.
@@ -138,4 +138,4 @@ class threshold_search {
   std::array<std::uint64_t, probes> counts_{};
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

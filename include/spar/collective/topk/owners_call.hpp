@@ -25,7 +25,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The largest number of entries that an owner gets if all ranks are within their quotas; a balanced block has at most
 /// `most` entries. The square root is room for chance: if the entries are at random indices, and a rank has c = most /
@@ -262,4 +262,4 @@ class owners_call {
   buffer<std::uint64_t> shares_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The entries in each block in the last call, from which the quotas of the next call follow.
 struct block_counts {
@@ -41,4 +41,4 @@ struct owners_report {
   bool evened_out = false; ///< whether ranks moved entries to balance the owners' shares before the allgather
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

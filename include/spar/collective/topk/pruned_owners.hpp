@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// `balanced_owners` for slow networks: sums, residuals and thresholds have the same bits, but ranks send fewer bytes
 /// in more messages.
@@ -107,4 +107,4 @@ struct pruned_owners {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -18,7 +18,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Ranks compute the quantiles of the indices of all entries (see balance_ownership), reduce each block between two
 /// quantiles to its owner, and gather the blocks. On a tree, the ranks of a host merge their entries before any entry
@@ -65,4 +65,4 @@ struct quantile_owners {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The schedule of gTopk, which takes 2 ceil(log2 P) rounds. A message has at most k entries, or up to `most` entries
 /// if the selector's `bounds(n)` allow more than k (see topk_bounds). An inner node adds the entries that it drops to
@@ -86,4 +86,4 @@ struct tree_of_topk {
   void operator()(Args&&...) && = delete;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

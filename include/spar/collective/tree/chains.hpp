@@ -20,7 +20,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A reduce-scatter up the tree, then an all-gather down the tree; ranks may own ranges of different sizes. A barrier
 /// separates the two halves if a dense vector, sent without a codec, is so large that the barrier costs less than 1 %
@@ -128,4 +128,4 @@ struct chains {
   }
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

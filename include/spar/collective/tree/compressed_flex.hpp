@@ -19,7 +19,7 @@
 #include <optional>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -149,4 +149,4 @@ task<void> flex_allgather(channel<Net> net, const flex_plan* plan, std::span<T> 
   co_await detail::flex_execute(net, plan, false, &work);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Divides the vector into cells at every index at which a call of the plan begins or ends. Each cell therefore has one
 /// owner, which encodes the cell separately, and every message consists of whole cells.
@@ -75,4 +75,4 @@ class encoded_cells {
   std::size_t cells_ = 0;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -25,7 +25,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -404,4 +404,4 @@ task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* 
   co_return work.all().joined(net, store, n, range_of, absent, never_dense);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

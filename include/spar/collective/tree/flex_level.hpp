@@ -17,7 +17,7 @@
 #include <tuple>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// A message that this rank sends or receives on one level; `part` is the position of the message's chain among all
 /// chains of this rank on the level. The sender and the receiver number the messages between them in the same order, by
@@ -278,4 +278,4 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
   }
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

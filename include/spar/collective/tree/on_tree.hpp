@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The topology of a network that is a tree, for vectors of any length n. The `tree_plans` must outlive the last call.
 /// Schedules that use the tree, such as `chains`, reduce inside each host before they send anything over a slow link.
@@ -116,4 +116,4 @@ task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, 
   co_await std::move(running);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

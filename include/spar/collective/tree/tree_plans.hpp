@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Returns a plan for n values that makes FlexReduce the ring through the ranks of the tree `topology` from left to
 /// right.
@@ -160,4 +160,4 @@ concept planned_topology = requires(const Topology& over, std::uint64_t n) {
   { over.plan(n) } -> std::same_as<const flex_plan&>;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The `count` ranks `first`, `first + stride`, and so on.
 struct rank_group {
@@ -73,4 +73,4 @@ class all_to_all {
   fixed_vector<decltype(std::declval<channel<Net>&>().receive(0, std::declval<Incoming&>()))> receiving_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -19,7 +19,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Encodes and decodes values with `codec` in one call on one rank. The statistics of the call contain the number and
 /// the time of these encodings and decodings.
@@ -223,4 +223,4 @@ class block_coder {
   const Codec* codec_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -15,7 +15,7 @@
 #include <optional>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Throws `invalid_argument` if `piece` is 0.
 inline void check_piece(std::uint64_t piece) {
@@ -101,4 +101,4 @@ class read_ahead {
   std::size_t taken_ = 0;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

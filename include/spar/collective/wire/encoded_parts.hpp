@@ -14,7 +14,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The encoded streams ("parts") that a rank collects in an allgather. The number of parts is fixed, and each part is
 /// sparse or dense.
@@ -181,4 +181,4 @@ class encoded_parts {
   fixed_vector<message_room> messages_; // the memory of messages in flight
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

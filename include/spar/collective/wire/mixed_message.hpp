@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A message that is composed of entries, and of numbers, index sets and values, in this order. The object must outlive
 /// the send, because the message refers to its memory.
@@ -155,4 +155,4 @@ class mixed_reader {
   bool reads_entries_ = false;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

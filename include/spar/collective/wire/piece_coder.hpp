@@ -19,7 +19,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A `block_coder` of blocks that consist of pieces of `piece` values, or of the nearest multiple of the codec's grain
 /// that is at most as long, but at least one grain. The codec encodes or refuses each piece alone. A
@@ -100,4 +100,4 @@ class piece_coder : public block_coder<Net, Codec> {
   std::uint64_t piece_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -18,7 +18,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Returns a `step` for block_coder::encode that is different for each round and group, so that a codec with random
 /// rounding draws different random numbers. Ranks that encode the same sum in a round pass the same `group`, so that
@@ -364,4 +364,4 @@ class relayed {
   payload message_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -93,4 +93,4 @@ class buffer {
   detail::memory_block block_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

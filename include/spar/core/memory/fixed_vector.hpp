@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A vector of up to `capacity` elements in memory from a memory resource. Adding more than `capacity` elements is
 /// undefined behaviour.
@@ -48,4 +48,4 @@ class fixed_vector {
   std::size_t size_ = 0;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// A link, which is always in exactly one ring. A new link forms a ring by itself.
 class link {
@@ -32,4 +32,4 @@ class link {
   link* after_ = this;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -12,7 +12,7 @@
 #include <memory_resource>
 #include <new>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -347,4 +347,4 @@ class pool_owner {
   pool* pool_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The ends of a `record_queue` with records of any type.
 class queue_ends {
@@ -64,4 +64,4 @@ class record_queue : public queue_ends {
   }
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The memory of a slab, by one code for all types of records. An owner constructs each record itself.
 class slab_memory {
@@ -109,4 +109,4 @@ class slab {
   slab_memory memory_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -7,7 +7,7 @@
 #include <concepts>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The space of host memory, which the processor can read and write.
 struct host {};
@@ -29,4 +29,4 @@ concept any_in_device_memory = (in_device_memory<Args> || ...);
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

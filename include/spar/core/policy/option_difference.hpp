@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Compares the descriptions of a policy that `describe` has written on two ranks, and reduces each description to the
 /// options that differ, for example `ring with select.k=15 and by.tau=64`. Keeps the whole descriptions if the policies
@@ -100,4 +100,4 @@ class option_difference {
   bool of_values_ = false;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -7,7 +7,7 @@
 
 #include <type_traits>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 struct no_members {};
 /// A class that inherits a name twice, and so ambiguously, if `Part` has a member of the name of the member of `Named`.
@@ -48,4 +48,4 @@ concept names_relative_error = !requires { &with_name<Part, relative_error_name>
 template <class Part>
 concept names_absolute_error = !requires { &with_name<Part, absolute_error_name>::absolute_error; };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

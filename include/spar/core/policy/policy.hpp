@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -136,4 +136,4 @@ void detail::option_text::operator()(const option_name& name, const Value& value
     describe(value, *to_);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The slots of a composition. Each part of a composition fills one slot, and states the slot as a constant, for
 /// example `static constexpr slot fills = slot::selector;`.
@@ -87,4 +87,4 @@ using state_of = typename detail::state_type<Part>::type;
 template <class Part>
 using report_of = typename detail::report_type<Part>::type;
 
-} // namespace spar
+} // namespace spar::inline v0_1

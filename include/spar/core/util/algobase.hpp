@@ -13,7 +13,7 @@
 #include <algorithm>
 #endif
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Whether `range` is sorted in ascending order; neighbours may be equal.
 template <class Range>
@@ -38,4 +38,4 @@ auto least_of(Range& range, Key key) {
   return least;
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -5,7 +5,7 @@
 
 #include <spar/core/compiler.hpp>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// A value that threads share: a number, a bool or an enumeration. Reads acquire, writes release.
 template <class T>
@@ -32,4 +32,4 @@ class atomic {
   alignas(sizeof(T)) T value_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Maximum length, in characters, of a text that one rank sends to another in control messages. Longer texts are
 /// truncated.
@@ -76,4 +76,4 @@ class bounded_text {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

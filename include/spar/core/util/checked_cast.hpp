@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Converts `value` to the integer type `To`. Throws `invalid_argument` if `value` is out of the range of `To`.
 template <std::integral To, std::integral From>
@@ -20,4 +20,4 @@ constexpr To checked_cast(From value) {
   return static_cast<To>(value);
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

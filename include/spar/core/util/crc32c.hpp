@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -78,4 +78,4 @@ inline std::uint32_t crc32c(std::uint64_t first, std::uint32_t last) noexcept {
   return detail::crc32c_portable(bytes.data(), bytes.size());
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

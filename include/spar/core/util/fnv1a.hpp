@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 inline constexpr std::uint64_t fnv1a_basis = 14695981039346656037U;
 
@@ -20,4 +20,4 @@ constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = fnv1a_
   return hash;
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

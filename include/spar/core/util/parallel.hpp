@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Maximum number of threads that share the local work of one rank. The number is limited because functions keep the
 /// results of all threads on the stack.
@@ -60,4 +60,4 @@ constexpr std::size_t part_begin(std::size_t n, int part, int parts) noexcept {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

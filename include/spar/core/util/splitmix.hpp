@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The constant, derived from the golden ratio, by which splitmix64 increments its state for each number.
 inline constexpr std::uint64_t splitmix_step = 0x9E3779B97F4A7C15U;
@@ -21,4 +21,4 @@ constexpr std::uint64_t splitmix_finalize(std::uint64_t x) noexcept {
 /// The number that splitmix64 generates from the state `x`.
 constexpr std::uint64_t splitmix(std::uint64_t x) noexcept { return splitmix_finalize(x + splitmix_step); }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

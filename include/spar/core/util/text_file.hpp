@@ -14,7 +14,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Calls `system_call` until no signal interrupts it, and returns its result.
 template <class Call>
@@ -61,4 +61,4 @@ auto repeat_if_interrupted(const Call& system_call) {
   return text.size() <= most ? std::string(text) : std::string(text.substr(0, most)) + "...";
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

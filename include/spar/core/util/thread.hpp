@@ -13,7 +13,7 @@
 #include <sched.h>
 #include <time.h>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Converts seconds, which must not be negative, to a POSIX timespec.
 inline timespec timespec_of(double seconds) noexcept {
@@ -96,4 +96,4 @@ class signal {
   pthread_cond_t condition_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

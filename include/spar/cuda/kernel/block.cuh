@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 __device__ inline unsigned lane_of_thread() { return threadIdx.x % warp_size; }
 __device__ inline unsigned warp_of_thread() { return threadIdx.x / warp_size; }
@@ -92,4 +92,4 @@ struct block_sum {
   }
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Up to four streams of entries in device memory, one after the other.
 template <element T, index_type Index>
@@ -307,4 +307,4 @@ void start_scatter_difference(const Index* indices, const float* exact, const fl
   spar::detail::launch_rows(detail::scatter_difference<Index>, count, stream, indices, exact, decoded, count, dense);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Four neighbouring values. A thread accesses at most 16 bytes at once.
 template <class T>
@@ -55,4 +55,4 @@ __device__ void store_word(std::byte* to, Word word) {
   for (unsigned b = 0; b < sizeof(Word); ++b) to[b] = static_cast<std::byte>(word >> (8 * b) & 0xff);
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

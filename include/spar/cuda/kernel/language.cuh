@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -64,4 +64,4 @@ void launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned thread
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

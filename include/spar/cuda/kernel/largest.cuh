@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -319,4 +319,4 @@ void start_topk(T* x, std::uint64_t n, std::uint64_t k, std::uint64_t begin, Ind
   start_take_largest(x, n, &work.of_all, begin, out_i, out_v, &work.taken, words, stream); // nothing, by an empty cut
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

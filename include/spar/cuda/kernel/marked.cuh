@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// A tile of a vector: each warp of a block has a part of it, `rows` rows of one value per lane.
 struct marking_tile {
@@ -181,4 +181,4 @@ struct marked_values {
   static_assert(room % spar::detail::warp_size == 0);
 };
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

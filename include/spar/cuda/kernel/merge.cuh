@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// A coordinate stream in device memory: ascending indices, and values.
 template <class T, class Index>
@@ -227,4 +227,4 @@ void start_merge(device_coo<T, Index> left, device_coo<T, Index> right, Index* o
                        stream, left, right, left_part, out_i, out_v, op, count, words);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

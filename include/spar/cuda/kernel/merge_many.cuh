@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -134,4 +134,4 @@ void start_merge_many(const device_coo<T, Index>* parts, std::uint64_t count, st
                        stream, parts, count, windows, begin, end, bounds, out_i, out_v, op, merged, wrong, words);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

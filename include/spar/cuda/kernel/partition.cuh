@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Keeps the entries that a cut describes: all magnitudes above the threshold, and the first `where.ties` entries at
 /// the threshold. `where.count` is not used. If `where.equal` exceeds the number of entries at the threshold, the
@@ -208,4 +208,4 @@ void start_partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, 
                        keep, kept_i, kept_v, other_i, other_v, kept, words);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -240,4 +240,4 @@ void start_qsgd_decode(const std::byte* in, std::uint64_t n, std::uint64_t bucke
                        buckets, out);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 struct row_tile {
   static constexpr unsigned threads = 256, rows = 8;
@@ -59,4 +59,4 @@ void launch_rows(void (*kernel)(Parameters...), std::uint64_t n, cudaStream_t st
   launch(kernel, blocks, row_tile::threads, 0, stream, arguments...);
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

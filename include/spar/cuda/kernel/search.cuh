@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Up to 31 magnitudes in ascending order; neighbours may be equal.
 template <ranked T>
@@ -171,4 +171,4 @@ void start_count_reached(const T* values, std::uint64_t n, magnitude_probes<T> p
                        values, n, probes, reached, reinterpret_cast<unsigned long long*>(words));
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Whether a value is finite, but its encoding is not.
 template <class Code>
@@ -75,4 +75,4 @@ void start_reduce_short(const std::uint16_t* left, std::uint64_t n, T* inout, Op
   spar::detail::launch_rows(detail::reduce_short<Code, T, Op>, n, stream, left, n, inout, op);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

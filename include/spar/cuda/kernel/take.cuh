@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// The number of words of device memory that `start_take_at_least` and `start_take_largest` need for n values.
 inline std::uint64_t take_words(std::uint64_t n) {
@@ -282,4 +282,4 @@ void start_copy_differing(device_coo<T, Index> from, std::uint64_t begin, T neut
                        detail::marking_tile::rows_of(from.count), begin, neutral, out_i, out_v, count, words);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The number of tiles of `size` values that contain n values; one tile if there are no values, because the last tile
 /// writes the number of outputs.
@@ -104,4 +104,4 @@ class tiles {
   unsigned long long* words_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -345,4 +345,4 @@ void start_zfp_decode(const std::uint32_t* in, std::uint64_t n, unsigned bits, T
                        sizeof(group::decode_memory), stream, in, zfp_words(n, bits), n, bits, x);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The kernels of a block codec, with the bytes and values of the host; a codec without a specialisation has none.
 /// `encode` and `decode` put their work into a stream. `together` is the number of values whose encoding depends on no
@@ -77,4 +77,4 @@ concept reduces_encoded =
       device_codec<Codec>::reduce_left(codec, in, inout, op, stream);
     };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

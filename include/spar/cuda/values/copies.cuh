@@ -17,7 +17,7 @@
 #include <cstring>
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Puts copies of values and streams into the stream of a device. The functions that copy to the host are coroutines,
 /// which wait for the copy. All functions throw `cuda_error` if CUDA fails.
@@ -147,4 +147,4 @@ class device_copies : public device_values {
   pinned_memory staging_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -15,7 +15,7 @@
 #include <span>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Checks and counts for `device_work`, whose description holds for them, too.
 class device_counts : public device_copies {
@@ -92,4 +92,4 @@ class device_counts : public device_copies {
   buffer<std::uint64_t> zeros_; // the words of `count_reached`, between its kernels
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

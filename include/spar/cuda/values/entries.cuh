@@ -22,7 +22,7 @@
 
 #include <sched.h>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Selects entries from a vector in device memory, and copies them to the host; writes entries from the host to device
 /// memory. Works on one vector at a time, in its own stream. Keeps its memory for later vectors. All functions
@@ -136,4 +136,4 @@ class device_entries {
   device_work work_{memory_, lists_, answers_, waits_, allocates_};
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

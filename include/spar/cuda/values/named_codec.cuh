@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 template <>
 struct device_codec<storage::dense> {
@@ -44,4 +44,4 @@ struct device_codec<storage::named_codec> {
   }
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

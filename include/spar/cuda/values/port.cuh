@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -350,4 +350,4 @@ class device_port : public decorated_port<Inner> {
   std::optional<detail::device_work> work_; // the last member: its destructor waits for work on the others
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

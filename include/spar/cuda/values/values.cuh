@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Puts the work of a rank on values in device memory into its own stream. All functions return
 /// at once, and throw `cuda_error` if CUDA fails. All pointers point to device memory.
@@ -79,4 +79,4 @@ class device_values {
   device_stream order_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

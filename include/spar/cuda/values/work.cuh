@@ -25,7 +25,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The values among which a selection selects, computed on the device before it selects: `sum[i] = residual[i] + x[i]`
 /// for i < n, or `x[i]` if `residual` is null. A selection that reads the values once may compute them itself instead.
@@ -429,4 +429,4 @@ class device_work : public device_counts {
   bool lends_ = false;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -12,7 +12,7 @@
 #include <limits>
 #include <span>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 template <>
 struct device_codec<storage::zfp> {
@@ -48,4 +48,4 @@ struct device_codec<storage::zfp> {
   static unsigned bits(const storage::zfp& by) { return static_cast<unsigned>(zfp_block_bits(by.rate)); }
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

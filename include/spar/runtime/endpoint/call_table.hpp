@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -198,4 +198,4 @@ class call_table {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

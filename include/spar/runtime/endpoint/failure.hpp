@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// One rank's record of the failure of its communicator. A communicator dies at most once, and no collective works on a
 /// dead communicator.
@@ -78,4 +78,4 @@ class failure {
   std::array<char, max_text_length> arriving_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

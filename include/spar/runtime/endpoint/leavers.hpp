@@ -19,7 +19,7 @@
 #include <limits>
 #include <string_view>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The call of a rank that had ended last when the rank left, for the comparison with the call of a rank that waits.
 struct last_call {
@@ -133,4 +133,4 @@ class leavers {
   double late_ = 1;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

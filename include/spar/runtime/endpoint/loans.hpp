@@ -9,7 +9,7 @@
 #include <coroutine>
 #include <cstddef>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Counts the send buffers of failed calls that peers still read. A peer may also be unwinding, and wait for this rank.
 /// So a failed call unwinds without waiting for these peers. The pool keeps the memory of the buffers
@@ -38,4 +38,4 @@ class loans {
   waiting_list waiting_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

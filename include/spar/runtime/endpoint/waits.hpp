@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <exception>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 class waits {
  public:
@@ -76,4 +76,4 @@ class waits {
   double deadline_ = 600;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The name of a collective. Ranks may start collectives with different names in different orders. A communicator has
 /// at most 2048 names. A name can be reused once the call with this name has ended. A call with a name throws
@@ -136,4 +136,4 @@ class call_names {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// A control message contains a text, or one part of a longer text, that a rank sends to another rank. The parts of a
 /// text are sent in order.
@@ -74,4 +74,4 @@ inline control_message part_of(control_message::purpose what, rank_t source, std
   return part;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// A subscriber to control messages on one rank, for example a partial collective. The thread that makes progress on
 /// the rank calls `on_message(self, source, text)` for each control message whose text begins with `number`.
@@ -74,4 +74,4 @@ class control_subscribers {
   std::uint32_t next_ = 0;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -6,7 +6,7 @@
 #include <spar/core/util/bounded_text.hpp>
 #include <spar/runtime/messages/control_message.hpp>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The texts of which only some parts have arrived. Parts from the same source arrive in order; parts from different
 /// sources may be interleaved.
@@ -53,4 +53,4 @@ class texts {
   bounded_text last_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

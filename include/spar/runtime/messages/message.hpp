@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The format of the payload of a message, that is, the contents of its pieces.
 enum class wire_format : std::uint8_t {
@@ -365,4 +365,4 @@ class message_buffer {
   bool placed_ = false;   // pieces must be written to `places_`
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -6,7 +6,7 @@
 
 #include <exception>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The error of a call on one rank. Each coroutine of the call that ends in an exception notes it here (see `task`),
 /// and the first one at once becomes the reason for which the call fails on all ranks. So no algorithm must abort, and
@@ -47,4 +47,4 @@ class call_error {
   bool caused_here_ = false; // whether the stored exception is not `peer_failed`
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

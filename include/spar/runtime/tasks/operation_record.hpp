@@ -12,7 +12,7 @@
 #include <exception>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The base class of the records in which transports keep their sends and receives. Only the rank that started an
 /// operation changes the members of this class.
@@ -86,4 +86,4 @@ class waiting_list {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

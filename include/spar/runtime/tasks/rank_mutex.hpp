@@ -9,7 +9,7 @@
 
 #include <sched.h>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// A mutex that counts the threads that wait for it.
 class rank_mutex {
@@ -46,4 +46,4 @@ class rank_lock {
   rank_mutex* shared_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -12,7 +12,7 @@
 #include <memory_resource>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -145,4 +145,4 @@ class scheduler {
   bool paused_ = false;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

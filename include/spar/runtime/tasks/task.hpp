@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -268,4 +268,4 @@ class [[nodiscard]] task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -4,7 +4,7 @@
 
 #include <spar/core/compiler.hpp>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// Whether a function with the attribute `gnu::target("avx2,f16c")` can run. All processors with AVX2 have F16C. False
 /// in programs of nvcc, whose front end fails for such functions.
@@ -16,4 +16,4 @@ inline bool has_avx2() noexcept {
 #endif
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 template <std::size_t Bytes>
 struct unsigned_of {};
@@ -191,4 +191,4 @@ void fill(T* out, std::size_t count, const T& value) {
   for (; e < count; ++e) out[e] = copy;
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

@@ -22,7 +22,7 @@
 #pragma nv_diag_suppress 1675
 #endif
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -316,7 +316,7 @@ std::size_t take_from_buckets(std::span<T> x, std::size_t bucket, std::size_t k,
   return count;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel
 
 #ifdef __CUDACC__
 #pragma nv_diagnostic pop

@@ -16,7 +16,7 @@
 #include <limits>
 #include <span>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// An upper bound on the bytes of `count` encoded indices, and the room that `encode_indices` needs.
 template <index_type Index>
@@ -221,4 +221,4 @@ const std::byte* decode_indices(const std::byte* in, const std::byte* end, index
   return nullptr;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -13,7 +13,7 @@
 #include <span>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -236,4 +236,4 @@ const std::byte* decode_values(const std::byte* in, const std::byte* end, std::s
   }
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

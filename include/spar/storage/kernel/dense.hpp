@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -113,4 +113,4 @@ template <element T, reduction<T> Op>
   for (; e < n; ++e) inout[e] = op(left[e], inout[e]);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

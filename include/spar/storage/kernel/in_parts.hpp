@@ -9,7 +9,7 @@
 #include <array>
 #include <cstddef>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Returns the room, in entries, that the output of each thread needs if `threads` threads share a pass over n values
 /// that selects up to `count` entries.
@@ -45,4 +45,4 @@ taken in_parts(int threads, std::size_t n, std::size_t room, const Pass& pass, O
   return all;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Describes the k largest nonzero entries of a vector: all entries whose magnitude exceeds `threshold`, and the first
 /// `ties` of the `equal` entries whose magnitude equals `threshold`. If fewer than min(k, n) of the n entries are
@@ -167,4 +167,4 @@ std::size_t take_largest(std::span<T> x, const cut<T>& where, std::uint64_t begi
                      .count;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

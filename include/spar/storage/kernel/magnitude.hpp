@@ -15,7 +15,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// An element type with a magnitude, that is, a floating-point or integer type, or a row of such values. Rejects types
 /// defined by the program, because the bits of a struct have no order.
@@ -317,4 +317,4 @@ template <ranked T>
   return count;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

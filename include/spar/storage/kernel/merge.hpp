@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -222,4 +222,4 @@ std::size_t merge(coo_span<T, Index> left, coo_span<T, Index> right, Index* out_
   return work.run(left.size(), right.size());
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -11,7 +11,7 @@
 #include <memory_resource>
 #include <span>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -197,4 +197,4 @@ std::size_t merge_many(std::span<const coo_span<T, Index>> parts, std::uint64_t 
   return detail::merge_tree(parts, total, out_i, out_v, op, room);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

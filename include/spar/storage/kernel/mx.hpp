@@ -20,7 +20,7 @@
 #pragma nv_diag_suppress 1675
 #endif
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// A floating-point number with a sign, `Bits` - 1 - `Mantissa` bits of exponent and `Mantissa` bits of mantissa.
 /// `greatest` is the code of the greatest number; larger codes are infinities or NaN.
@@ -452,7 +452,7 @@ template <class Element, element T>
   for (std::size_t b = 0; e + b < n; ++b) out[e + b] = static_cast<T>(block[b]);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel
 
 #ifdef __CUDACC__
 #pragma nv_diagnostic pop

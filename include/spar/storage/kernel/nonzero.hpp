@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// What `take_nonzero` does with -0, which is no nonzero.
 enum class negative_zeros : bool {
@@ -150,4 +150,4 @@ template <negative_zeros Negative, element T, index_type Index>
   return all;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

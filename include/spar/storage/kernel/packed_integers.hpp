@@ -12,7 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -196,4 +196,4 @@ template <bool Add, class Int>
   }
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

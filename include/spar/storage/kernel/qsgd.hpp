@@ -18,7 +18,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// The QSGD code with `Bits` bits per entry. An entry x of a bucket becomes the level floor(x / scale * s + u) in
 /// [-s, s], where s = 2^(Bits-1) - 1, scale is the largest |x| of the bucket, and u is uniform in [0, 1). The error is
@@ -337,4 +337,4 @@ struct qsgd_codec {
   }
 };
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

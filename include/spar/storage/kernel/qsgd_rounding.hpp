@@ -16,7 +16,7 @@
 #include <cmath>
 #endif
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 using spar::detail::splitmix_finalize;
 using spar::detail::splitmix_step;
@@ -169,4 +169,4 @@ struct qsgd_avx2 {
 
 #endif
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

@@ -11,7 +11,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -74,4 +74,4 @@ template <class T, class Code>
   detail::in_short_blocks(n, [=](std::size_t e) { x[e] = static_cast<T>(codes[e]) * step; });
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

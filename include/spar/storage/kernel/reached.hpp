@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// The greatest number of magnitudes (probes) that one count takes.
 inline constexpr std::size_t most_probes = 31;
@@ -57,4 +57,4 @@ std::size_t keep_from(Index* indices, std::span<T> values, magnitude<T> threshol
   return kept;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

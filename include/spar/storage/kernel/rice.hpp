@@ -14,7 +14,7 @@
 #include <cstring>
 #include <limits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// The number of numbers in a block; the last block of an array may be shorter.
 inline constexpr std::size_t rice_block = 256;
@@ -314,4 +314,4 @@ const std::byte* decode_numbers(const std::byte* in, const std::byte* end, std::
   return bits == detail::digits<U> ? nullptr : detail::add_unary(in + bytes, end, count, bits, x.data());
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -17,7 +17,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 namespace detail {
 
@@ -391,4 +391,4 @@ template <element T>
   return detail::largest_finite_of(x, n);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Returns the position of the first index in the sorted `indices` that is at least `bound`, or `indices.size()` if all
 /// indices are below `bound`.
@@ -54,4 +54,4 @@ std::size_t first_bad_index(std::span<const Index> indices, std::uint64_t n) {
   return increasing;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

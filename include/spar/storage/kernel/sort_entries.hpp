@@ -12,7 +12,7 @@
 #include <memory_resource>
 #include <utility>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// An index and what is sorted with it.
 template <class Index, class Payload>
@@ -68,4 +68,4 @@ buffer<keyed<Index, Payload>> sort_entries(std::size_t count, unsigned bits, Ind
   return from;
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// The largest number of dimensions of values with gaps.
 inline constexpr std::size_t max_dimensions = 8;
@@ -71,4 +71,4 @@ template <class T>
   });
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -15,7 +15,7 @@
 
 #include <array>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Throws `transport_error` with the name `call` of an MPI function and MPI's error text, unless `code` is MPI_SUCCESS.
 inline void check_mpi(int code, const char* call) {
@@ -46,4 +46,4 @@ inline void require_thread_multiple() {
                            ": call MPI_Init_thread with MPI_THREAD_MULTIPLE"});
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

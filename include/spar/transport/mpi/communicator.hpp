@@ -8,7 +8,7 @@
 
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Owns an MPI communicator, which the destructor frees. MPI functions on the communicator return error codes instead
 /// of ending the program.
@@ -92,4 +92,4 @@ class owned_communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

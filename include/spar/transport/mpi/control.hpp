@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Sends and receives the control messages of one rank. Also records from which ranks the last control message, `gone`
 /// or `left`, has arrived, and provides a barrier that throws if a rank fails.
@@ -365,4 +365,4 @@ class mpi_control_owner {
   mpi_control* control_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Owns the memory of envelopes, and tests the MPI requests of the messages that are in flight from this memory. If a
 /// `Sender` has a send in flight, its request can move to the wait set. Has memory for the reason of an abort, to
@@ -148,4 +148,4 @@ class mpi_departures {
   std::size_t count_ = 0;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -9,7 +9,7 @@
 #include <mpi-ext.h>
 #endif
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Whether the MPI library says that it takes device memory, for which Open MPI and MPICH 4 have a function.
 inline bool mpi_takes_device_memory() noexcept {
@@ -20,4 +20,4 @@ inline bool mpi_takes_device_memory() noexcept {
 #endif
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -11,7 +11,7 @@
 #include <span>
 #include <type_traits>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The size in bytes of the longest envelope.
 inline constexpr std::size_t envelope_bytes = sizeof(header) + enclosed_bytes;
@@ -140,4 +140,4 @@ inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) 
   return pieces;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

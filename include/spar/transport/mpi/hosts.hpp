@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -39,4 +39,4 @@ inline std::vector<rank_t> hosts_of(MPI_Comm comm) {
   return all;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

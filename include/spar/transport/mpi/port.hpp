@@ -21,7 +21,7 @@
 #include <new>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The transport of one rank of an MPI communicator. A message begins with an envelope, which contains the header and a
 /// payload of up to 4 KiB. A larger payload follows in segments, which are sent from the caller's memory under the same
@@ -448,4 +448,4 @@ class mpi_port : public endpoint {
   std::size_t cut_ = 0; // number of operations with segments still to be posted
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// Options of the transport `mpi`.
 struct mpi_options {
@@ -141,4 +141,4 @@ class mpi_founders {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

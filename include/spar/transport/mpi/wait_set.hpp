@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The MPI requests of a rank's sends and receives. An object of the type `Owner` represents a send or a receive and
 /// may own several requests: one for the envelope and one for each segment.
@@ -105,4 +105,4 @@ class mpi_wait_set {
   std::vector<std::pair<slot, MPI_Status>> completed_; // scratch memory of `test`
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -30,7 +30,7 @@
 #include <tuple>
 #include <vector>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The transfers of one rank that have not ended, and the rank's part in the agreement.
 class nccl_agreement {
@@ -151,4 +151,4 @@ class nccl_agreement {
   std::uint64_t open_ = 1;      // the first epoch that further transfers may join; later than all submitted epochs
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

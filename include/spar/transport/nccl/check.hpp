@@ -6,7 +6,7 @@
 
 #include <nccl.h>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// NCCL failed. The message contains the name of the call and NCCL's error text.
 struct nccl_error : error {
@@ -26,4 +26,4 @@ inline void check_nccl(ncclResult_t code, const char* call) {
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -17,7 +17,7 @@
 #include <span>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// One rank of a non-blocking NCCL communicator, with a stream that contains nothing but the transfers of this
 /// communicator. Each function starts a call of NCCL, which may continue after the function has returned: the next
@@ -123,4 +123,4 @@ struct share_nccl_id {
       .digest = fnv1a("spar::nccl"), .element = element_code::uint32, .dimension = sizeof(ncclUniqueId)};
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The page-locked buffers and the buffers in device memory of one rank. Functions throw `cuda_error` if CUDA fails.
 class nccl_memory {
@@ -95,4 +95,4 @@ class nccl_memory {
   device_memory device_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <utility>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The number of bytes of the pieces in a block as by `pack`, without the padding after the last one.
 constexpr std::size_t packed_bytes(const std::array<std::uint64_t, max_pieces>& lengths) noexcept {
@@ -164,4 +164,4 @@ class [[nodiscard]] nccl_operation {
   mutable task<void> work_;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

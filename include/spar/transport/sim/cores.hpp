@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The cores that all simulated ranks share, `count` in number. If `count` is 0, each rank has its own core.
 class sim_cores {
@@ -30,4 +30,4 @@ class sim_cores {
   std::vector<double> free_from_; // the virtual time, in seconds, at which each core becomes free
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Lists what the ranks wait for, and which ranks wait for nothing although their programs have not ended, then the
 /// messages for which no receive is posted. The list ends after 32 entries.
@@ -36,4 +36,4 @@ template <class Ranks>
   return text;
 }
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// The kinds of events. Each event concerns one rank of the simulator.
 enum class sim_event_kind {
@@ -94,4 +94,4 @@ class sim_events {
   std::uint64_t scheduled_ = 0;
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

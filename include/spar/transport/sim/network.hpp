@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace spar::detail {
+namespace spar::inline v0_1::detail {
 
 /// Computes the times at which a message leaves each link of its path, reaches the next link, and arrives at its
 /// receiver.
@@ -193,4 +193,4 @@ class sim_jitter {
   std::vector<double> last_arrival_; // the latest time of arrival for each slot, that is, each key modulo 65536
 };
 
-} // namespace spar::detail
+} // namespace spar::inline v0_1::detail

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory_resource>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The simulated machine and the order of events. A message with L bytes of payload occupies the outgoing link of the
 /// sender's host for `overhead` + L / `bandwidth` seconds. The first byte of the message reaches the incoming link of
@@ -36,4 +36,4 @@ struct simulator_options {
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 class simulator;
 
@@ -131,4 +131,4 @@ class sim_port : public endpoint {
   matching<shipment, expectation> matching_;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

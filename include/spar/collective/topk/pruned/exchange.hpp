@@ -21,7 +21,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -380,4 +380,4 @@ class pruned_exchange {
   std::uint64_t asked_ = 0;
 };
 
-} // namespace spar
+} // namespace spar::inline v0_1

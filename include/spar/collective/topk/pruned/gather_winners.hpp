@@ -16,7 +16,7 @@
 #include <span>
 #include <utility>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 namespace detail {
 
@@ -160,4 +160,4 @@ task<sparse_stream<T, Index>> gather_winners(channel<Net> net, stream_view<T, In
   co_return all;
 }
 
-} // namespace spar
+} // namespace spar::inline v0_1

@@ -21,7 +21,7 @@
 #include <span>
 #include <string_view>
 
-namespace spar {
+namespace spar::inline v0_1 {
 
 /// The numbers from `low` to `high`.
 template <element T>
@@ -110,4 +110,4 @@ void keep_reaching(sparse_stream<interval<T>, Index>& sums, kernel::magnitude<T>
 
 } // namespace detail
 
-} // namespace spar
+} // namespace spar::inline v0_1

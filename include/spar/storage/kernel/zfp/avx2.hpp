@@ -15,7 +15,7 @@
 
 #define SPAR_ZFP_AVX2 [[gnu::target("avx2"), gnu::always_inline]]
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// Codes eight planes of four blocks at a time. With M the bits of the values that have bits in higher planes, and q
 /// the bits of the other values, the code of a plane p is (p & M) | ((`code`[q] + M) & ~M), and its length is the
@@ -361,7 +361,7 @@ template <class T, bool Wide>
   }
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail
 
 #undef SPAR_ZFP_AVX2
 #endif

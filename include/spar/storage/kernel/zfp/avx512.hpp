@@ -19,7 +19,7 @@
 #define SPAR_ZFP_AVX512                                                                                                \
   [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,gfni"), gnu::always_inline]]
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// Vectors of 64 bytes, and instructions that the compilers name only in headers, which compile slowly. The assembly is
 /// in the syntax of AT&T and in that of Intel.
@@ -566,7 +566,7 @@ void zfp_encode_by_avx512(const T* x, std::size_t groups, unsigned limit, std::b
   }
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail
 
 #undef SPAR_ZFP_AVX512
 #endif

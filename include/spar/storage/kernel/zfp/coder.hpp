@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 template <class T, bool Wide>
 [[gnu::noinline]] void zfp_encode_portably(const T* x, std::size_t groups, unsigned limit, std::byte* out) {
@@ -106,9 +106,9 @@ void zfp_decode_by(const zfp_coder<T>& coder, const std::byte* in, std::size_t n
   std::copy(last, last + left, x + direct * values);
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail
 
-namespace spar::kernel {
+namespace spar::inline v0_1::kernel {
 
 /// Returns whether all n values are finite, with magnitudes of at most an eighth of the largest finite number.
 template <class T>
@@ -143,4 +143,4 @@ template <class T>
   detail::zfp_decode_by(detail::zfp_best<T>(), in, n, limit, x);
 }
 
-} // namespace spar::kernel
+} // namespace spar::inline v0_1::kernel

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// The codes of planes of bits.
 struct zfp_codes {
@@ -79,4 +79,4 @@ struct zfp_codes {
   }
 };
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

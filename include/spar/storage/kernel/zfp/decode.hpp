@@ -11,7 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 using zfp_four_words [[gnu::vector_size(16)]] = std::uint32_t;
 using zfp_bytes16 [[gnu::vector_size(16)]] = std::uint8_t;
@@ -185,4 +185,4 @@ template <class T, bool Wide>
   }
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

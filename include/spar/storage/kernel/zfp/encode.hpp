@@ -11,7 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// Writes the codes of a group one behind the other, `limit` bits each. The bits of a code from `limit` on must be 0.
 /// May write up to 8 bytes beyond the group.
@@ -103,4 +103,4 @@ template <class T, bool Wide>
   }
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// The numbers of zfp's format for a type of values.
 template <class T>
@@ -66,4 +66,4 @@ SPAR_HOST_DEVICE constexpr zfp_plane zfp_code_of(unsigned bits, unsigned known) 
   return plane;
 }
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail

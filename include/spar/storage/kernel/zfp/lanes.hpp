@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace spar::kernel::detail {
+namespace spar::inline v0_1::kernel::detail {
 
 /// The number of blocks in a group. The codes of a group fill whole bytes at any rate.
 inline constexpr unsigned zfp_blocks = 16;
@@ -129,4 +129,4 @@ struct zfp_lanes {
   }
 };
 
-} // namespace spar::kernel::detail
+} // namespace spar::inline v0_1::kernel::detail
