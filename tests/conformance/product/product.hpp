@@ -35,6 +35,7 @@ struct product_cell {
 
   std::string name;
   double error = 0;                     ///< relative error of the storage's encoding, to the largest encoded value
+  double absolute_error = 0;            ///< the largest change of a contribution by a storage that sums codes
   bool all = true;                      ///< the sum has all contributions, not the k largest entries
   bool coded = false;                   ///< all messages use a block codec that is not plain
   std::shared_ptr<const void> reduce{}; ///< the composition
@@ -137,10 +138,11 @@ inline double largest_of(const std::vector<float>& x) {
 /// Checks that `got` is the sum of `brought` within the bound. Returns the first index that is not, or the length of
 /// `got`.
 inline std::size_t first_wrong(const std::vector<float>& got, const std::vector<const std::vector<float>*>& brought,
-                               double error) {
+                               const product_cell& cell) {
+  const auto ranks = static_cast<double>(brought.size());
   double largest = 0;
   for (const auto* x : brought) largest += largest_of(*x);
-  const double bound = (error * 2 * static_cast<double>(brought.size() + 2) + 1e-5) * largest;
+  const double bound = (cell.error * 2 * (ranks + 2) + 1e-5) * largest + ranks * cell.absolute_error;
   for (std::size_t i = 0; i < got.size(); ++i) {
     double expected = 0;
     for (const auto* x : brought) expected += static_cast<double>((*x)[i]);
@@ -178,14 +180,14 @@ inline void check_cell(const product_cell& cell, spar::rank_t ranks, bool synchr
       ASSERT_GT(compressions, 0U);
     }
     if (cell.all) {
-      ASSERT_EQ(first_wrong(first.sum, contributed, cell.error), product_dimension);
+      ASSERT_EQ(first_wrong(first.sum, contributed, cell), product_dimension);
     } else {
       ASSERT_LE(first.entries, product_dimension / 20 * 5 / 4); // k, and the tolerance of a selector
       ASSERT_GT(first.entries, 0U);
     }
     if (cell.of_streams != nullptr) {
-      ASSERT_EQ(first_wrong(first.in_place, brought, cell.error), product_dimension);
-      ASSERT_EQ(first_wrong(first.of_streams, brought, cell.error), product_dimension);
+      ASSERT_EQ(first_wrong(first.in_place, brought, cell), product_dimension);
+      ASSERT_EQ(first_wrong(first.of_streams, brought, cell), product_dimension);
     }
     // Nothing is lost: the sums so far and the residuals of all ranks add up to all contributions.
     double scale = 1;
@@ -216,7 +218,7 @@ product_cell cell_of(std::string name, const Composition& reduce) {
   using blocks = spar::storage::blocks_type<storage>;
   product_cell cell{.name = std::move(name), .all = !keeps_k<typename Composition::schedule_type>};
   if constexpr (spar::sums_in_code<storage>) {
-    cell.error = reduce.store.template absolute_error<float>() / 100; // below the largest value of an input
+    cell.absolute_error = reduce.store.template absolute_error<float>();
     cell.coded = true;
   } else if constexpr (!std::is_same_v<blocks, spar::storage::dense>) {
     cell.error = spar::storage::blocks_of(reduce.store).template relative_error<float>();

@@ -40,9 +40,10 @@ namespace storage {
 ///
 /// A result is NaN if a contribution is NaN or if infinities of both signs are added, infinite if contributions are
 /// infinite with one sign, and +0 if it is zero. It may also be infinite if the exact sum is within P times the error
-/// of the largest number of the type. The integers have 32 bits if P times the largest magnitude has at most 2^30 - 1
-/// steps, and else 64 bits. If 2^62 - 1 steps are too few, the call throws `invalid_argument` on all ranks, which
-/// leaves the communicator usable and the values as they were, except for the bits of NaN.
+/// of the largest number of the type. With m steps in the largest magnitude of all ranks, the integers have 32 bits if
+/// P (m + 1) is at most 2^30 - 1, because rounding may add up to a step, and else 64 bits. If 2^62 - 1 is too small,
+/// the call throws `invalid_argument` on all ranks, which leaves the communicator usable and the values as they were,
+/// except for the bits of NaN.
 struct bound {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "bound";
