@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compositions of every selector, topology and schedule with exact storages (see conformance/product). product_typed
 // compiles the same compositions with each selector's own type.
-#include "product/chosen_selector.hpp"
 #include "product/product.hpp"
 
 namespace spar_test {

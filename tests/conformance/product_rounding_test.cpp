@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compositions of every topology and schedule with a stream codec that rounds: the rounding errors of entries are in
 // the residuals (see conformance/product).
-#include "product/chosen_selector.hpp"
 #include "product/product.hpp"
 #include "support/varint.hpp"
 

@@ -7,6 +7,7 @@
 #include <spar/collective/wire/stream_wire.hpp>
 #include <spar/core/row.hpp>
 #include <spar/core/util/checked_cast.hpp>
+#include <spar/selector/named_selector.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/spar.hpp>
 #include <spar/storage/gathered.hpp>
@@ -153,6 +154,9 @@ double encode_stream(const Codec& codec, spar::coo_span<T, index> entries, std::
 double bounds() {
   int names = 0;
   store::named_codec::for_each<float>([&](const store::named_codec&) { ++names; });
+  spar::selector::named_selector select("threshold_reuse");
+  select.set_k_unless_given(3);
+  names += static_cast<int>(select.text().size() + select.chosen_name().size() + store::named_codec().text().size());
   return names + store::coded<7>::relative_error<float>() + store::coded<7>::absolute_error<float>() +
          spar::error_bound<double>(spar::compose(spar::codec_for<double>(0.1, 4, 1000), spar::ring{}), 4, 1.0) +
          spar::error_bound(spar::compose(store::then<store::coo, store::qsgd<4>>{}, spar::dsar_split{}), 4, 1.0);

@@ -29,13 +29,17 @@ namespace spar::inline v0_1::detail {
 // - `own_state(f)` for the numbers that differ from rank to rank.
 
 /// The names of a composition's selector, storage, topology and schedule, separated by commas, or the name of an
-/// algorithm that is not a composition.
+/// algorithm that is not a composition. A part that was chosen at run time has the name of what was chosen.
 template <class Algorithm>
 std::string names_of(const Algorithm& algorithm) {
   std::string names;
   algorithm.options([&](std::string_view, const auto& value) {
     if constexpr (part<std::remove_cvref_t<decltype(value)>>) {
-      names.append(names.empty() ? "" : ", ").append(value.name);
+      names.append(names.empty() ? "" : ", ");
+      if constexpr (requires { value.chosen_name(); })
+        names.append(value.chosen_name());
+      else
+        names.append(value.name);
     }
   });
   return names.empty() ? std::string(Algorithm::name) : names;

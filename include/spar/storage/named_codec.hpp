@@ -3,32 +3,42 @@
 #pragma once
 
 #include <spar/core/error.hpp>
+#include <spar/core/policy/part_text.hpp>
+#include <spar/core/util/parallel.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/mx.hpp>
 #include <spar/storage/zfp.hpp>
 
-#include <charconv>
+#include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <variant>
 
 namespace spar::inline v0_1::storage {
 
 /// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8`, `mx:e2m1`, `mx:e5m2`, `mx:e4m3`
-/// or `zfp:RATE` (RATE bits per value). The compiler instantiates each collective only once for all these codecs. A
-/// piece with values that zfp cannot encode is sent uncompressed; a schedule that cannot send uncompressed pieces
-/// throws `invalid_argument`.
+/// or `zfp:RATE` (RATE bits per value), and its options, as in `qsgd:4:bucket=512`. The compiler
+/// instantiates each collective only once for all these codecs. A piece with values that zfp cannot encode is sent
+/// uncompressed; a schedule that cannot send uncompressed pieces throws `invalid_argument`.
 class named_codec {
  public:
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "named";
 
-  /// Throws `invalid_argument` if `which` is an unknown name, or has a zfp rate that is no multiple
-  /// of 0.25 in [4, 32].
-  explicit named_codec(std::string_view which = "none") : codec_(parse(which)) {}
+  /// The names of the codecs; `zfp` needs a rate.
+  static constexpr std::array<std::string_view, 10> names = {"none",   "bf16",    "half",    "qsgd:2",  "qsgd:4",
+                                                             "qsgd:8", "mx:e2m1", "mx:e5m2", "mx:e4m3", "zfp"};
+
+  /// Throws `invalid_argument`, with the position and the choices there, unless `which` is the text of a codec with
+  /// valid options.
+  explicit named_codec(std::string_view which = "none") {
+    spar::detail::part_reader from(which);
+    if (!read(from)) spar::detail::refuse_name(from, "codec", names);
+    from.end();
+  }
 
   template <element T>
     requires is_floating<T>
@@ -85,32 +95,32 @@ class named_codec {
     return std::visit([&](const auto& c) { return call<T, result>(f, c); }, codec_);
   }
 
- private:
-  using any = std::variant<dense, as_bfloat16, as_half, qsgd<2>, qsgd<4>, qsgd<8>, mx<e2m1>, mx<e5m2>, mx<e4m3>, zfp>;
+  /// The text from which this codec can be made again.
+  [[nodiscard]] std::string text() const { return spar::detail::write_part(names, codec_, describe_options); }
 
-  static any parse(std::string_view which) {
-    if (which == "none") return dense{};
-    if (which == "bf16") return as_bfloat16{};
-    if (which == "half") return as_half{};
-    if (which == "qsgd:2") return qsgd<2>{};
-    if (which == "qsgd:4") return qsgd<4>{};
-    if (which == "qsgd:8") return qsgd<8>{};
-    if (which == "mx:e2m1") return mx<e2m1>{};
-    if (which == "mx:e5m2") return mx<e5m2>{};
-    if (which == "mx:e4m3") return mx<e4m3>{};
-    if (which.starts_with("zfp:")) {
-      zfp code{.non_finite = unsupported::exact};
-      const std::string_view rate = which.substr(4);
-      const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), code.rate);
-      if (error == std::errc{} && end == rate.data() + rate.size()) {
-        (void)code.encoded_bytes<float>(1);
-        return code;
-      }
+  /// \cond
+  /// Reads the codec and its options. Returns false if the text has no such name.
+  bool read(spar::detail::part_reader& from) {
+    if (!spar::detail::read_part(from, names, codec_, describe_options)) return false;
+    if (auto* const code = std::get_if<zfp>(&codec_)) {
+      code->non_finite = unsupported::exact;
+      if (4 * code->rate != __builtin_floor(4 * code->rate)) from.reject_last(rates.text);
     }
-    raise<invalid_argument>(
-        {"unknown codec '", which,
-         "'; expected none, bf16, half, qsgd:2, qsgd:4, qsgd:8, mx:e2m1, mx:e5m2, mx:e4m3 or zfp:RATE"});
+    return true;
   }
+  /// \endcond
+
+ private:
+  static constexpr spar::detail::number_range rates{4, 32, "a multiple of 0.25 from 4 to 32"};
+  /// Names the options of a codec to a `part_reader` or a `part_writer`.
+  static constexpr auto describe_options = [](auto& of, auto& f) {
+    using spar::detail::from_one, spar::detail::from_zero;
+    if constexpr (requires { of.bucket; }) f("bucket", of.bucket, from_one), f("seed", of.seed, from_zero);
+    if constexpr (requires { of.rate; }) {
+      f("threads", of.threads, {1, max_threads, "a number of threads from 1 to 256"});
+      f.required("rate", of.rate, rates);
+    }
+  };
 
   template <class T, class Result, class F, class Codec>
   static Result call(F& f, const Codec& c) {
@@ -121,7 +131,7 @@ class named_codec {
           {"the codec zfp encodes only float and double; for other types, use none, bf16, half, qsgd or mx"});
   }
 
-  any codec_;
+  std::variant<dense, as_bfloat16, as_half, qsgd<2>, qsgd<4>, qsgd<8>, mx<e2m1>, mx<e5m2>, mx<e4m3>, zfp> codec_;
 };
 
 } // namespace spar::inline v0_1::storage

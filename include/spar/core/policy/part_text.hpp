@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The text of a part: `name{":" argument}`, where an argument is `option=value`, a word, or the value of the part's
+// first option. A function that names the options of a part once serves `part_reader`, which sets them from a text, and
+// `part_writer`, which writes them.
+#pragma once
+
+#include <spar/core/check_number.hpp>
+#include <spar/core/error.hpp>
+#include <spar/core/util/algobase.hpp>
+
+#include <array>
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+namespace spar::inline v0_1::detail {
+
+/// The number of characters to insert, delete or replace that turn `a` into `b`.
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::string row(b.size() + 1, '\0'); // of at most 127 characters; longer texts are close to nothing
+  if (a.size() > 100 || b.size() > 100) return a.size() + b.size();
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<char>(j);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    char diagonal = std::exchange(row[0], static_cast<char>(i + 1));
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const char replaced = static_cast<char>(diagonal + (a[i] == b[j] ? 0 : 1));
+      const char shorter = std::min(row[j], row[j + 1]);
+      diagonal = std::exchange(row[j + 1], std::min(replaced, static_cast<char>(shorter + 1)));
+    }
+  }
+  return static_cast<std::size_t>(row[b.size()]);
+}
+
+/// The names that may stand at one position of a text.
+class text_choices {
+ public:
+  void add(std::string_view name) {
+    if (count_ < names_.size()) names_[count_++] = name;
+  }
+  void add(std::span<const std::string_view> names) {
+    for (const std::string_view name : names) add(name);
+  }
+  [[nodiscard]] bool contains(std::string_view name) const noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (names_[i] == name) return true;
+    }
+    return false;
+  }
+  /// The names, separated by commas: first the one nearest to `given`, if it is close.
+  [[nodiscard]] std::string text(std::string_view given) const {
+    std::size_t nearest = 0, least = std::numeric_limits<std::size_t>::max();
+    std::size_t end = 0;
+    do { // compares what stands before each colon, because some names have an argument
+      end = std::min(given.find(':', end + 1), given.size());
+      for (std::size_t i = 0; i < count_; ++i) {
+        const std::size_t distance = edit_distance(given.substr(0, end), names_[i]);
+        if (distance < least) least = distance, nearest = i;
+      }
+    } while (end < given.size());
+    std::string all;
+    const auto write = [&](std::string_view name) { all.append(all.empty() ? "" : ", ").append(name); };
+    const bool is_close = least <= 1 + names_[nearest].size() / 3;
+    if (is_close && count_ > 0) write(names_[nearest]);
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (!is_close || i != nearest) write(names_[i]);
+    }
+    return all.empty() ? "no options" : all;
+  }
+
+ private:
+  std::array<std::string_view, 64> names_{};
+  std::size_t count_ = 0;
+};
+
+/// Throws `invalid_argument`: "`what` at character `at` + 1 of `text`; expected `choices`".
+[[noreturn, gnu::cold]] inline void refuse_text(std::string_view text, std::size_t at, const std::string& what,
+                                                const std::string& choices) {
+  raise<invalid_argument>({what, " at character ", at + 1, " of '", text, "'; expected ", choices});
+}
+
+inline constexpr number_range from_one{1, 0x1p64, "a whole number of at least 1"};
+inline constexpr number_range from_zero{0, 0x1p64, "a whole number of at least 0"};
+inline constexpr number_range shares{std::numeric_limits<double>::min(), 1,
+                                     "a share above 0 and at most 1, such as 0.01 or 1%, or k=NUMBER"};
+
+/// Reads the options of a part from its text.
+class part_reader {
+ public:
+  /// Reads the part in the characters [`begin`, `end`) of `text`, which must outlive this object.
+  part_reader(std::string_view text, std::size_t begin, std::size_t end) : text_(text), begin_(begin), end_(end) {
+    std::size_t from = begin;
+    for (;;) {
+      const std::size_t to = std::min(text.find(':', from), end);
+      if (count_ == words_.size()) refuse_text(text, from, "too many arguments", "at most 15 arguments");
+      words_[count_++] = {from, text.substr(from, to - from)};
+      if (to == end) return;
+      from = to + 1;
+    }
+  }
+  /// Reads all of `text`.
+  explicit part_reader(std::string_view text) : part_reader(text, 0, text.size()) {}
+
+  [[nodiscard]] std::string_view name() const noexcept { return words_[0].text; }
+  /// The part, with its arguments.
+  [[nodiscard]] std::string_view text() const noexcept { return text_.substr(begin_, end_ - begin_); }
+  [[nodiscard]] std::string_view whole() const noexcept { return text_; }
+  /// The position of the part in the whole text.
+  [[nodiscard]] std::size_t position() const noexcept { return begin_; }
+
+  /// Whether the text begins with `known`, a name or a name and its first argument. The argument then counts as read.
+  [[nodiscard]] bool begins_with(std::string_view known) noexcept {
+    const std::size_t colon = std::min(known.find(':'), known.size());
+    if (known.substr(0, colon) != name()) return false;
+    if (colon == known.size()) return true;
+    if (count_ < 2 || words_[1].text != known.substr(colon + 1)) return false;
+    return words_[1].is_read = true;
+  }
+
+  /// The option `key`, whose values are those of `range`. Leaves the default in `to` if the text has no such option.
+  template <class Number>
+    requires std::integral<Number> || std::floating_point<Number>
+  void operator()(std::string_view key, Number& to, const number_range& range) {
+    choices_.add(key);
+    if (word* const given = find(key)) read(*given, given->text.substr(key.size() + 1), to, range);
+  }
+  /// The same for the part's first option, whose name and `=` may be left out.
+  template <class Number>
+  void first(std::string_view key, Number& to, const number_range& range) {
+    (*this)(key, to, range);
+    if (word* const given = find_unnamed()) read(*given, given->text, to, range);
+  }
+  /// The same for a first option that has no default.
+  template <class Number>
+  void required(std::string_view key, Number& to, const number_range& range) {
+    const std::size_t before = read_;
+    first(key, to, range);
+    if (read_ == before) refuse_text(text_, begin_, sentence(name(), " without its ", key), range.text);
+  }
+  /// The number of entries of a selector: a share such as 0.01 or 1%, or `k=NUMBER`.
+  void amount(std::uint64_t& k, double& density) {
+    const std::size_t before = read_;
+    (*this)("k", k, from_zero);
+    first("density", density, shares);
+    if (read_ > before + 1) refuse_text(text_, last_, "a second number of entries", "one: a share or k=NUMBER");
+  }
+  /// The option that the word `known` sets.
+  void flag(std::string_view known, bool& to) {
+    choices_.add(known);
+    for (word& each : arguments()) {
+      if (!each.is_read && each.text == known) to = take(each);
+    }
+  }
+  /// Throws `invalid_argument`, because the argument that was read last is none of those `expected`.
+  [[noreturn]] void reject_last(const char* expected) const {
+    const std::string_view rest = text_.substr(last_, end_ - last_);
+    refuse_text(text_, last_, sentence("'", rest.substr(0, rest.find(':')), "'"), expected);
+  }
+  /// Throws `invalid_argument` if an argument has not been read.
+  void end() {
+    for (const word& each : arguments()) {
+      if (each.is_read) continue;
+      const std::string_view key = each.text.substr(0, each.text.find('='));
+      if (choices_.contains(key) && key.size() < each.text.size())
+        refuse_text(text_, each.at, sentence("a second ", key), "each option once");
+      refuse_text(text_, each.at, sentence("unknown option '", each.text, "' of ", name()), choices_.text(key));
+    }
+  }
+
+ private:
+  struct word {
+    std::size_t at = 0;
+    std::string_view text{};
+    bool is_read = false;
+  };
+
+  [[nodiscard]] std::span<word> arguments() noexcept { return std::span(words_).subspan(1, count_ - 1); }
+  bool take(word& given) noexcept {
+    ++read_;
+    last_ = given.at;
+    return given.is_read = true;
+  }
+  [[nodiscard]] word* find(std::string_view key) noexcept {
+    for (word& each : arguments()) {
+      const bool is_it = each.text.size() > key.size() && each.text.starts_with(key) && each.text[key.size()] == '=';
+      if (is_it && !each.is_read) return &each;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] word* find_unnamed() noexcept {
+    if (count_ < 2 || words_[1].is_read || words_[1].text.find('=') != std::string_view::npos) return nullptr;
+    const std::string_view text = words_[1].text;
+    const bool is_number = !text.empty() && ((text[0] >= '0' && text[0] <= '9') || text[0] == '.' || text[0] == '-');
+    return is_number ? &words_[1] : nullptr;
+  }
+
+  template <class Number>
+  void read(word& given, std::string_view value, Number& to, const number_range& range) {
+    take(given);
+    const std::size_t at = given.at + given.text.size() - value.size();
+    Number number{};
+    double scale = 1;
+    std::string_view digits = value;
+    if constexpr (std::floating_point<Number>) {
+      if (digits.ends_with('%')) digits.remove_suffix(1), scale = 0.01;
+    }
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    const bool is_number = error == std::errc{} && end == digits.data() + digits.size();
+    if constexpr (std::floating_point<Number>) number *= scale;
+    if (is_number && range.contains(static_cast<double>(number))) {
+      to = number;
+      return;
+    }
+    refuse_text(text_, at, value.empty() ? "a missing number" : sentence("'", value, "'"), range.text);
+  }
+
+  std::string_view text_;
+  std::size_t begin_;
+  std::size_t end_;
+  std::array<word, 16> words_{};
+  std::size_t count_ = 0;
+  std::size_t read_ = 0;
+  std::size_t last_ = 0; // the position of the argument that was read last
+  text_choices choices_{};
+};
+
+/// Throws `invalid_argument`, because the `kind` of part that begins the text of `from` is none of `names`.
+[[noreturn, gnu::cold]] inline void refuse_name(const part_reader& from, const char* kind,
+                                                std::span<const std::string_view> names) {
+  text_choices choices;
+  choices.add(names);
+  refuse_text(from.whole(), from.position(), sentence("unknown ", kind, " '", from.text(), "'"),
+              choices.text(from.text()));
+}
+
+/// Writes the options of a part that differ from those of another part, as `part_reader` reads them.
+class part_writer {
+ public:
+  /// Visits the options of the other part, the one with the defaults, if `defaults`.
+  void visit(bool defaults) noexcept {
+    defaults_ = defaults;
+    next_ = 0;
+  }
+  template <class Number>
+    requires std::integral<Number> || std::floating_point<Number>
+  void operator()(std::string_view key, const Number& value, const number_range&) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+    option(sentence(key, "=", std::string_view(digits, static_cast<std::size_t>(end - digits))));
+  }
+  template <class Number>
+  void first(std::string_view key, const Number& value, const number_range& range) {
+    (*this)(key, value, range);
+  }
+  template <class Number>
+  void required(std::string_view key, const Number& value, const number_range& range) {
+    (*this)(key, value, range);
+    if (defaults_) default_[next_ - 1].clear(); // so that the value is always written
+  }
+  void amount(const std::uint64_t& k, const double& density) {
+    (*this)("k", k, from_zero);
+    (*this)("density", density, shares);
+  }
+  void flag(std::string_view known, const bool& value) { option(value ? std::string(known) : std::string()); }
+
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+ private:
+  void option(std::string written) {
+    if (defaults_) {
+      default_[next_++] = std::move(written);
+    } else if (default_[next_++] != written) {
+      text_.append(":").append(written);
+    }
+  }
+
+  bool defaults_ = false;
+  std::size_t next_ = 0;
+  std::array<std::string, 16> default_{};
+  std::string text_;
+};
+
+/// Replaces the part in `chosen` by the `index`-th alternative of the variant, with its defaults.
+template <class... Parts>
+void choose_part(std::variant<Parts...>& chosen, std::size_t index) {
+  std::size_t i = 0;
+  (void)((i++ == index ? (chosen = Parts{}, true) : false) || ...);
+}
+/// Reads one of the parts of a variant, whose names in texts are `names`, in the same order. Returns false if the text
+/// begins with none of these names. Calls `options(part, reader)`, which names the options of the part.
+template <class... Parts, class Options>
+bool read_part(part_reader& from, std::span<const std::string_view> names, std::variant<Parts...>& to,
+               const Options& options) {
+  for (std::size_t i = names.size(); i > 0; --i) { // longer names of a part follow its shortest name
+    if (!from.begins_with(names[i - 1])) continue;
+    choose_part(to, i - 1);
+    std::visit([&](auto& part) { options(part, from); }, to);
+    return true;
+  }
+  return false;
+}
+/// The text of the part in `of`, as `read_part` reads it.
+template <class... Parts, class Options>
+std::string write_part(std::span<const std::string_view> names, const std::variant<Parts...>& of,
+                       const Options& options) {
+  part_writer to;
+  std::variant<Parts...> plain;
+  choose_part(plain, of.index());
+  to.visit(true);
+  std::visit([&](auto& part) { options(part, to); }, plain);
+  to.visit(false);
+  std::visit([&](const auto& part) { options(part, to); }, of);
+  return std::string(names[of.index()]) + to.text();
+}
+
+} // namespace spar::inline v0_1::detail
