@@ -2,8 +2,10 @@
 // Block codecs except QSGD (see kernel_qsgd): sizes, errors, special values, agreement of options.
 #include "support/extent.hpp"
 
+#include <spar/core/op.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/storage/named_codec.hpp>
+#include <spar/workspace/host_work.hpp>
 
 #include <gtest/gtest.h>
 
@@ -18,6 +20,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -225,6 +228,24 @@ TEST(short_floats, do_not_carry_what_would_become_infinite) {
   EXPECT_TRUE(can_encode(bf16, static_cast<spar::half>(65376)));
   EXPECT_FALSE(can_encode(bf16, static_cast<spar::half>(65408))); // rounds to 65536
 #endif
+}
+
+TEST(named_codec, adds_in_one_pass_where_the_chosen_codec_does) {
+  const std::vector<float> x{1, -2, 0.5F, 3, 7}, before{0.25F, 1, -1, 0, 2};
+  for (const char* name : {"none", "bf16", "half", "qsgd:8", "mx:e4m3", "zfp:8"}) {
+    const named_codec codec(name);
+    std::vector<std::byte> bytes(codec.encoded_bytes<float>(x.size()));
+    codec.encode(std::span(x), std::span(bytes), spar::block_position{});
+    const auto reduced = [&](auto op) {
+      auto y = before;
+      return std::pair(spar::host_work::reduce_left(codec, std::span<const std::byte>(bytes), std::span(y), op), y);
+    };
+    const bool one_pass = std::set<std::string>{"bf16", "half", "zfp:8"}.contains(name);
+    auto sum = decoded(codec, x);
+    for (std::size_t i = 0; i < x.size(); ++i) sum[i] += before[i];
+    EXPECT_EQ(reduced(spar::sum{}), std::pair(one_pass, one_pass ? sum : before)) << name;
+    EXPECT_EQ(reduced(spar::maximum{}), std::pair(false, before)) << name;
+  }
 }
 
 TEST(named_codec, lengths_and_bytes) {

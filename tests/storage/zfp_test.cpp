@@ -181,6 +181,27 @@ TYPED_TEST(zfp_coders, have_the_recorded_bytes_and_values) {
   }
 }
 
+/// For 1 to 200 values, of which some or all are in a coder's last groups.
+TYPED_TEST(zfp_coders, add_what_they_decode) {
+  using T = TypeParam;
+  for (const auto& [name, coder] : coders<T>()) {
+    for (std::size_t n = 1; n <= 200; ++n) {
+      const auto x = values_of<T>(any_magnitude, n, n);
+      auto before = values_of<T>(mixed, n, n + 1);
+      before[n / 2] = std::numeric_limits<T>::quiet_NaN();
+      before[n - 1] = -T(0);
+      for (const unsigned limit : {16U, 33U, 64U, 128U}) {
+        const auto bytes = encoded(coder, x, limit);
+        auto expected = decoded(coder, bytes, n, limit), sum = before;
+        for (std::size_t i = 0; i < n; ++i) expected[i] += before[i];
+        sum.shrink_to_fit();
+        spar::kernel::detail::zfp_decode_by(coder, bytes.data(), n, limit, sum.data(), true);
+        ASSERT_TRUE(same_bits(sum, expected)) << name << ", " << n << " values, " << limit << " bits";
+      }
+    }
+  }
+}
+
 TYPED_TEST(zfp_coders, encode_finite_values_up_to_an_eighth_of_the_largest_number) {
   using T = TypeParam;
   using limits = std::numeric_limits<T>;

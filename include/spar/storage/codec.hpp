@@ -71,6 +71,7 @@ concept keeps_all_bits = requires { requires Codec::exact; };
 ///   and other schedules reject the codec;
 /// - `validate(n)`: throws `invalid_argument` if the codec cannot encode the pieces of a vector of n values;
 /// - `decode_and_add(bytes, values)`: decodes as `decode` does, and adds the decoded values to `values`, in one pass;
+/// - `visit<T>(f)`: returns `f(codec)` for the codec that this one stands for, whose `decode_and_add` is then called;
 /// - `cost<T>(network)`: returns the seconds to encode a value, and also to decode it, by the network_model `network`.
 template <class Codec, class T>
 concept block_codec =

@@ -109,11 +109,12 @@ struct zfp {
   }
   template <element T>
   void decode(std::span<const std::byte> in, std::span<T> out) const {
-    detail::check_room<T>(*this, out.size(), in.size());
-    const auto limit = static_cast<unsigned>(detail::zfp_block_bits(rate));
-    detail::in_zfp_parts(threads, rate, out.size(), [&](std::size_t first, std::size_t count, std::size_t begin) {
-      kernel::decode_zfp(in.data() + begin, count, limit, out.data() + first);
-    });
+    decode(in, out, false);
+  }
+  /// Decodes `in`, and adds the values to `inout`. Throws like `decode`.
+  template <element T>
+  void decode_and_add(std::span<const std::byte> in, std::span<T> inout) const {
+    decode(in, inout, true);
   }
   void options(auto&& f) const {
     f("rate", rate), f("exact_where_uncarried", std::uint64_t{non_finite == unsupported::exact});
@@ -143,6 +144,14 @@ struct zfp {
   }
 
  private:
+  template <element T>
+  void decode(std::span<const std::byte> in, std::span<T> out, bool add) const {
+    detail::check_room<T>(*this, out.size(), in.size());
+    const auto limit = static_cast<unsigned>(detail::zfp_block_bits(rate));
+    detail::in_zfp_parts(threads, rate, out.size(), [&](std::size_t first, std::size_t count, std::size_t begin) {
+      kernel::decode_zfp(in.data() + begin, count, limit, out.data() + first, add);
+    });
+  }
   void check_options() const {
     constexpr const char* expected = "a rate in [4, 32] bits per value, a multiple of 0.25";
     spar::detail::check_number(rate, {4, 32, expected}, "the zfp rate");

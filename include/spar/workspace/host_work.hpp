@@ -331,9 +331,15 @@ class host_work {
   /// false, and does nothing, if there is no such pass.
   template <class Codec, element T, reduction<T> Op>
   static constexpr bool reduce_left(const Codec& codec, std::span<const std::byte> in, std::span<T> inout, Op) {
-    constexpr bool one_pass = spar::detail::adds<Op> && requires { codec.decode_and_add(in, inout); };
-    if constexpr (one_pass) codec.decode_and_add(in, inout);
-    return one_pass;
+    const auto by = [&](const auto& chosen) {
+      constexpr bool one_pass = spar::detail::adds<Op> && requires { chosen.decode_and_add(in, inout); };
+      if constexpr (one_pass) chosen.decode_and_add(in, inout);
+      return one_pass;
+    };
+    if constexpr (requires { codec.template visit<T>(by); })
+      return codec.template visit<T>(by);
+    else
+      return by(codec);
   }
 
   // Selections (see selector/selector.hpp), which up to `threads` threads of the processor share.

@@ -141,6 +141,14 @@ struct zfp_avx2_blocks<float> {
   using integers [[gnu::vector_size(32)]] = int;
   using floats [[gnu::vector_size(32)]] = float;
 
+  /// The four values at x and those at y.
+  SPAR_ZFP_AVX2 static floats joined(const float* x, const float* y) {
+    using four [[gnu::vector_size(16)]] = float;
+    four p, q;
+    std::memcpy(&p, x, 16), std::memcpy(&q, y, 16);
+    return __builtin_shufflevector(p, q, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+
   words a, b, c, d; // of the blocks 0, 1, 4, 5, 2, 3, 6, 7: the order that `unpack` needs
 
   /// Loads blocks, and sets the headers of the blocks 0 to 3 and 4 to 7. As `zfp_lanes<float>::transform`.
@@ -180,12 +188,6 @@ struct zfp_avx2_blocks<float> {
   SPAR_ZFP_AVX2 static void unpack(words lower, words upper, longs& first, longs& second) {
     first = __builtin_bit_cast(longs, __builtin_shufflevector(lower, upper, 0, 8, 1, 9, 4, 12, 5, 13));
     second = __builtin_bit_cast(longs, __builtin_shufflevector(lower, upper, 2, 10, 3, 11, 6, 14, 7, 15));
-  }
-  SPAR_ZFP_AVX2 static floats joined(const float* x, const float* y) {
-    using four [[gnu::vector_size(16)]] = float;
-    four p, q;
-    std::memcpy(&p, x, 16), std::memcpy(&q, y, 16);
-    return __builtin_shufflevector(p, q, 0, 1, 2, 3, 4, 5, 6, 7);
   }
   SPAR_ZFP_AVX2 static integers magnitude(floats x) {
     return __builtin_bit_cast(integers, __builtin_bit_cast(words, x) & 0x7fffffff);
@@ -281,7 +283,7 @@ struct zfp_avx2_values {
   using integers [[gnu::vector_size(32)]] = int;
   using floats [[gnu::vector_size(32)]] = float;
 
-  SPAR_ZFP_AVX2 static void transform(const zfp_decoded<float>& group, float* x) {
+  SPAR_ZFP_AVX2 static void transform(const zfp_decoded<float>& group, float* x, bool add) {
     for (unsigned first = 0; first < zfp_blocks; first += 8) {
       words a{}, b{}, c{}, d{};
       int lowest = 24;
@@ -298,7 +300,7 @@ struct zfp_avx2_values {
       d += a, a += a - d;
       floats factor;
       std::memcpy(&factor, group.factors + first, 32);
-      store(floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor, x + 4 * first);
+      store(floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor, x + 4 * first, add);
     }
   }
 
@@ -330,17 +332,18 @@ struct zfp_avx2_values {
   SPAR_ZFP_AVX2 static floats floating(words x) {
     return __builtin_convertvector(__builtin_bit_cast(integers, x), floats);
   }
-  SPAR_ZFP_AVX2 static void store(floats a, floats b, floats c, floats d, float* x) {
+  SPAR_ZFP_AVX2 static void store(floats a, floats b, floats c, floats d, float* x, bool add) {
     const auto ab = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
     const auto ab2 = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
     const auto cd = __builtin_shufflevector(c, d, 0, 8, 1, 9, 4, 12, 5, 13);
     const auto cd2 = __builtin_shufflevector(c, d, 2, 10, 3, 11, 6, 14, 7, 15);
-    put(x, __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13));       // the blocks 0 and 4
-    put(x + 4, __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15)); // 1 and 5
-    put(x + 8, __builtin_shufflevector(ab2, cd2, 0, 1, 8, 9, 4, 5, 12, 13));
-    put(x + 12, __builtin_shufflevector(ab2, cd2, 2, 3, 10, 11, 6, 7, 14, 15));
+    put(x, __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13), add);       // the blocks 0 and 4
+    put(x + 4, __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15), add); // 1 and 5
+    put(x + 8, __builtin_shufflevector(ab2, cd2, 0, 1, 8, 9, 4, 5, 12, 13), add);
+    put(x + 12, __builtin_shufflevector(ab2, cd2, 2, 3, 10, 11, 6, 7, 14, 15), add);
   }
-  SPAR_ZFP_AVX2 static void put(float* x, floats v) {
+  SPAR_ZFP_AVX2 static void put(float* x, floats v, bool add) {
+    if (add) v += zfp_avx2_blocks<float>::joined(x, x + 16);
     const auto lower = __builtin_shufflevector(v, v, 0, 1, 2, 3), upper = __builtin_shufflevector(v, v, 4, 5, 6, 7);
     std::memcpy(x, &lower, 16), std::memcpy(x + 16, &upper, 16);
   }
@@ -349,15 +352,15 @@ struct zfp_avx2_values {
 /// As `zfp_decode_groups`.
 template <class T, bool Wide>
 [[gnu::target("avx2,bmi,bmi2"), gnu::noinline]] void zfp_decode_by_avx2(const std::byte* in, std::size_t groups,
-                                                                        unsigned limit, T* x) {
+                                                                        unsigned limit, T* x, bool add) {
   const std::uint64_t* const windows = zfp_codes::get().windows;
   zfp_decoded<T> group;
   for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
     group.template parse<Wide>(in, limit, windows);
     if constexpr (zfp_format<T>::is_double)
-      group.transform(x);
+      group.transform(x, add);
     else
-      zfp_avx2_values::transform(group, x);
+      zfp_avx2_values::transform(group, x, add);
   }
 }
 

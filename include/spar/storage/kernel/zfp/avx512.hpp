@@ -253,12 +253,12 @@ struct zfp_avx512_group : zfp_avx512_vectors {
       u[0][2] |= cd << 16 >> distance, u[0][3] |= cd >> 16 << 16 >> distance;
     }
   }
-  /// Stores the values of blocks with these headers.
-  SPAR_ZFP_AVX512 void store(longs header, longs header2, T* x) {
+  /// Stores the values of blocks with these headers to `x`, or adds them to the values there.
+  SPAR_ZFP_AVX512 void store(longs header, longs header2, T* x, bool add) {
     if constexpr (format::is_double)
-      store_part<0>(header, x), store_part<1>(header2, x + 32);
+      store_part<0>(header, x, add), store_part<1>(header2, x + 32, add);
     else
-      store_part<0>(even(header, header2), x);
+      store_part<0>(even(header, header2), x, add);
   }
 
  private:
@@ -286,7 +286,7 @@ struct zfp_avx512_group : zfp_avx512_vectors {
   }
   /// As `zfp_lanes::inverse`.
   template <int Part>
-  SPAR_ZFP_AVX512 void store_part(bits header, T* x) {
+  SPAR_ZFP_AVX512 void store_part(bits header, T* x, bool add) {
     const bits exponent = header >> 1 & (2 * format::bias + 1);
     bits a = u[Part][0], b = u[Part][1], c = u[Part][2], d = u[Part][3];
     if constexpr (format::is_double) {
@@ -307,6 +307,11 @@ struct zfp_avx512_group : zfp_avx512_vectors {
                                                                           : up(one, biased + (format::mantissa - 1)));
     value v[4] = {floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor};
     transpose(v);
+    if (add) {
+      value old[4];
+      std::memcpy(old, x, sizeof(old));
+      v[0] += old[0], v[1] += old[1], v[2] += old[2], v[3] += old[3];
+    }
     std::memcpy(x, v, sizeof(v));
   }
   template <int Part>
@@ -433,7 +438,7 @@ struct zfp_avx512_decoder : zfp_avx512_vectors {
 /// As `zfp_decode_groups`, for up to 64 bits per block. May read up to 31 bytes beyond the groups.
 template <class T>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,gfni"), gnu::noinline]]
-void zfp_decode_by_avx512(const std::byte* in, std::size_t groups, unsigned limit, T* x) {
+void zfp_decode_by_avx512(const std::byte* in, std::size_t groups, unsigned limit, T* x, bool add) {
   using decoder = zfp_avx512_decoder<T>;
   const auto planes = zfp_avx512_planes::get().of;
   const zfp_avx512_positions positions(limit, zfp_avx512_group<T>::block_of);
@@ -446,7 +451,8 @@ void zfp_decode_by_avx512(const std::byte* in, std::size_t groups, unsigned limi
       while (!decoder::is_zero(d.spread() | e.spread())) d.step(planes), e.step(planes);
       if (decoder::is_zero(d.finish(above, limit) | e.finish(above, limit))) break;
     }
-    d.group.store(d.code, d.code2, x), e.group.store(e.code, e.code2, x + second * 4 * zfp_blocks);
+    d.group.store(d.code, d.code2, x, add);
+    if (second != 0) e.group.store(e.code, e.code2, x + 4 * zfp_blocks, add);
     groups -= 1 + second, in += (1 + second) * 2 * limit, x += (1 + second) * 4 * zfp_blocks;
   }
 }

@@ -19,8 +19,8 @@ template <class T, bool Wide>
   zfp_encode_groups<T, Wide>(x, groups, limit, out);
 }
 template <class T, bool Wide>
-[[gnu::noinline]] void zfp_decode_portably(const std::byte* in, std::size_t groups, unsigned limit, T* x) {
-  zfp_decode_groups<T, Wide>(in, groups, limit, x);
+[[gnu::noinline]] void zfp_decode_portably(const std::byte* in, std::size_t groups, unsigned limit, T* x, bool add) {
+  zfp_decode_groups<T, Wide>(in, groups, limit, x, add);
 }
 
 /// The functions that encode and decode groups, with up to 64 bits per block and with more.
@@ -29,7 +29,7 @@ struct zfp_coder {
   static constexpr std::size_t values = 4 * zfp_blocks, most_bytes = 2 * 128; // of a group
 
   using encoder = void (*)(const T* x, std::size_t groups, unsigned limit, std::byte* out);
-  using decoder = void (*)(const std::byte* in, std::size_t groups, unsigned limit, T* x);
+  using decoder = void (*)(const std::byte* in, std::size_t groups, unsigned limit, T* x, bool add);
   encoder encode, encode_wide;
   decoder decode, decode_wide;
 };
@@ -93,17 +93,20 @@ void zfp_encode_by(const zfp_coder<T>& coder, const T* x, std::size_t n, unsigne
   std::fill(out + end, out + (end + 7) / 8 * 8, std::byte{});
 }
 template <class T>
-void zfp_decode_by(const zfp_coder<T>& coder, const std::byte* in, std::size_t n, unsigned limit, T* x) {
+void zfp_decode_by(const zfp_coder<T>& coder, const std::byte* in, std::size_t n, unsigned limit, T* x,
+                   bool add = false) {
   constexpr std::size_t values = zfp_coder<T>::values;
   const auto decode = limit <= 64 ? coder.decode : coder.decode_wide;
   const std::size_t direct = zfp_groups_in_place<T>(n), left = n - direct * values, blocks = (left + 3) / 4;
-  decode(in, direct, limit, x);
-  T last[2 * values];
+  decode(in, direct, limit, x, add);
+  T last[2 * values] = {};
   std::byte code[2 * zfp_coder<T>::most_bytes + 16] = {};
   in += direct * 2 * limit;
   std::copy(in, in + (blocks * limit + 7) / 8, code);
-  decode(code, 2, limit, last);
-  std::copy(last, last + left, x + direct * values);
+  x += direct * values;
+  if (add) std::copy(x, x + left, last);
+  decode(code, 2, limit, last, add);
+  std::copy(last, last + left, x);
 }
 
 } // namespace spar::inline v0_1::kernel::detail
@@ -137,10 +140,10 @@ template <class T>
 [[gnu::noinline]] void encode_zfp(const T* x, std::size_t n, unsigned limit, std::byte* out) {
   detail::zfp_encode_by(detail::zfp_best<T>(), x, n, limit, out);
 }
-/// Decodes n values. Any bits are valid.
+/// Decodes n values to `x`, or adds them to the values at `x`. Any bits are valid.
 template <class T>
-[[gnu::noinline]] void decode_zfp(const std::byte* in, std::size_t n, unsigned limit, T* x) {
-  detail::zfp_decode_by(detail::zfp_best<T>(), in, n, limit, x);
+[[gnu::noinline]] void decode_zfp(const std::byte* in, std::size_t n, unsigned limit, T* x, bool add = false) {
+  detail::zfp_decode_by(detail::zfp_best<T>(), in, n, limit, x, add);
 }
 
 } // namespace spar::inline v0_1::kernel

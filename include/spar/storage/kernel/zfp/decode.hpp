@@ -126,8 +126,8 @@ struct zfp_decoded {
     parts = std::min((static_cast<unsigned>(most) + 7) / 8, unsigned{sizeof(T)});
   }
 
-  /// Computes the values of the planes.
-  [[gnu::always_inline]] void transform(T* x) const {
+  /// Computes the values of the planes, and stores them to `x` or adds them to the values there.
+  [[gnu::always_inline]] void transform(T* x, bool add) const {
     using lanes = zfp_lanes<T>;
     using format = zfp_format<T>;
     alignas(16) std::uint32_t bytes[sizeof(T)][zfp_blocks];
@@ -169,19 +169,21 @@ struct zfp_decoded {
       typename lanes::value v[4], factor;
       std::memcpy(&factor, factors + b, sizeof(factor));
       lanes::inverse(u, factor, v);
-      lanes::store(v, x + 4 * b);
+      lanes::store(v, x + 4 * b, add);
     }
   }
 };
 
-/// Decodes groups of blocks of `limit` bits. Any bits are valid. May read up to 15 bytes beyond the groups.
+/// Decodes groups of blocks of `limit` bits to `x`, or adds their values to those at `x`. Any bits are valid. May read
+/// up to 15 bytes beyond the groups.
 template <class T, bool Wide>
-[[gnu::always_inline]] inline void zfp_decode_groups(const std::byte* in, std::size_t groups, unsigned limit, T* x) {
+[[gnu::always_inline]] inline void zfp_decode_groups(const std::byte* in, std::size_t groups, unsigned limit, T* x,
+                                                     bool add) {
   const std::uint64_t* const windows = zfp_codes::get().windows;
   zfp_decoded<T> group;
   for (; groups > 0; --groups, x += 4 * zfp_blocks, in += zfp_blocks / 8 * limit) {
     group.template parse<Wide>(in, limit, windows);
-    group.transform(x);
+    group.transform(x, add);
   }
 }
 

@@ -45,7 +45,7 @@ struct zfp_lanes {
 
   // Loops over the four values of a block are unrolled by hand: g++ -O2 would keep the values in memory.
 
-  /// Loads the blocks at `x`: value i of each block to v[i]; and stores them.
+  /// Loads the blocks at `x`: value i of each block to v[i]; and stores them, or adds them to the blocks there.
   [[gnu::always_inline]] static void load(const T* x, value (&v)[4]) {
     const value m0 = at(x), m1 = at(x + count), m2 = at(x + 2 * count), m3 = at(x + 3 * count);
     const value a = every_second<0>(m0, m1), b = every_second<1>(m0, m1);
@@ -53,11 +53,11 @@ struct zfp_lanes {
     v[0] = every_second<0>(a, c), v[1] = every_second<0>(b, d);
     v[2] = every_second<1>(a, c), v[3] = every_second<1>(b, d);
   }
-  [[gnu::always_inline]] static void store(const value (&v)[4], T* x) {
+  [[gnu::always_inline]] static void store(const value (&v)[4], T* x, bool add) {
     const value a = zipped<0>(v[0], v[2]), b = zipped<0>(v[1], v[3]);
     const value c = zipped<1>(v[0], v[2]), d = zipped<1>(v[1], v[3]);
-    put(x, zipped<0>(a, b)), put(x + count, zipped<1>(a, b));
-    put(x + 2 * count, zipped<0>(c, d)), put(x + 3 * count, zipped<1>(c, d));
+    put(x, zipped<0>(a, b), add), put(x + count, zipped<1>(a, b), add);
+    put(x + 2 * count, zipped<0>(c, d), add), put(x + 3 * count, zipped<1>(c, d), add);
   }
 
   /// Computes the coefficients of blocks, in negabinary, and their headers.
@@ -107,7 +107,10 @@ struct zfp_lanes {
     std::memcpy(&v, x, sizeof(v));
     return v;
   }
-  [[gnu::always_inline]] static void put(T* x, value v) { std::memcpy(x, &v, sizeof(v)); }
+  [[gnu::always_inline]] static void put(T* x, value v, bool add) {
+    if (add) v += at(x);
+    std::memcpy(x, &v, sizeof(v));
+  }
   [[gnu::always_inline]] static bits half(bits x) {
     return __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1);
   }
