@@ -12,6 +12,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef SPAR_TEST_LIBZFP
+#include <spar/storage/zfp_field.hpp>
+#endif
+
 #if SPAR_ALL_CASES
 #include <spar/collective/topk/pruned_owners.hpp>
 #include <spar/storage/coded.hpp>
@@ -73,7 +77,34 @@ struct hundredth : spar::storage::bound {
 };
 template <class... Others>
 testing::Types<Others..., dense<in_pieces<hundredth, spar::ring>>> with_bound(testing::Types<Others...>);
-using all = decltype(with_bound(collectives{}));
+
+#ifdef SPAR_TEST_LIBZFP
+/// A field of planes of 20 values, in slabs of 80.
+template <class Schedule>
+struct in_slabs : spar::algorithm_defaults {
+  static constexpr std::string_view name = Schedule::name;
+  template <class Net, class Op>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<float> x, Op op) const& {
+    const spar::storage::zfp_field field{.shape = {5, 4, x.size() / 20}, .accuracy = 0.01};
+    Schedule by{};
+    if constexpr (requires { by.piece; }) by.piece = x.size() / 8 + 1;
+    const auto algorithm = spar::compose(field, by);
+    co_await algorithm(net, x, op);
+  }
+};
+template <class... Others>
+testing::Types<Others...,
+#if SPAR_ALL_CASES
+               dense<in_slabs<spar::recursive_doubling>>, dense<in_slabs<spar::two_shot>>,
+               dense<in_slabs<spar::one_shot>>,
+#endif
+               dense<in_slabs<spar::ring>>>
+    with_fields(testing::Types<Others...>);
+#else
+template <class Types>
+Types with_fields(Types);
+#endif
+using all = decltype(with_fields(with_bound(collectives{})));
 
 #if SPAR_ALL_CASES
 template <class... Others>

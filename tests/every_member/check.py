@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles every public member of the headers as a user's program would.
 
-check.py compile COMPILER FLAGS [SOURCE...] [--mpi FOLDERS]
+check.py compile COMPILER FLAGS [SOURCE...] [--mpi FOLDERS] [--libzfp]
     compiles the sources (default: all) with -Wall -Wextra -Werror and FLAGS, one argument with blanks
-check.py covers COMPILER [--mpi FOLDERS]
+check.py covers COMPILER [--mpi FOLDERS] [--libzfp]
     checks by the symbols of the object files that each public function of the reference is compiled
 
 FOLDERS are the include folders of an MPI library, separated by commas; without them, the sources for MPI are left out.
-Exit status 1 for a warning or an omission, 77 if doxygen is missing."""
+Without --libzfp, so are the functions that need libzfp. Exit status 1 for a warning or an omission, 77 if doxygen is
+missing."""
 
 import argparse
 import os
@@ -43,7 +44,7 @@ def options_of(arguments):
     options = ["-std=c++20", f"-I{ROOT / 'include'}"]
     for folder in filter(None, arguments.mpi.split(",")):
         options += ["-isystem", folder]
-    return options
+    return options + ["-DSPAR_TEST_LIBZFP"] * arguments.libzfp
 
 
 def compile_sources(arguments):
@@ -124,7 +125,9 @@ def all_headers(arguments):
     for path in sorted((ROOT / "include").rglob("*.hpp")):
         name = path.relative_to(ROOT / "include").as_posix()
         needs_mpi = re.search(r"/mpi[^/]*$|/mpi/", name)
-        if not (re.search(r"cuda|/nccl|_json", name) or (needs_mpi and not arguments.mpi)):
+        needs_libzfp = "zfp_field" in name
+        if not (re.search(r"cuda|/nccl|_json", name) or (needs_mpi and not arguments.mpi)
+                or (needs_libzfp and not arguments.libzfp)):
             yield f"#include <{name}>\n"
 
 
@@ -147,8 +150,8 @@ def omissions(arguments):
     found = 0
     for header, name in sorted(set(public_functions(ROOT / "build/docs/comments/xml"))):
         found += 1
-        without_mpi = not arguments.mpi and "mpi" in header
-        if name not in names and name.split("::")[-1] not in ALLOWED and "_json" not in header and not without_mpi:
+        without = (not arguments.mpi and "mpi" in header) or (not arguments.libzfp and "zfp_field" in header)
+        if name not in names and name.split("::")[-1] not in ALLOWED and "_json" not in header and not without:
             yield header, name
     if found < 500:
         yield "include/spar", f"only {found} functions in doxygen's XML"
@@ -161,6 +164,7 @@ def main():
     parser.add_argument("flags", nargs="?", default="")
     parser.add_argument("sources", nargs="*")
     parser.add_argument("--mpi", default="")
+    parser.add_argument("--libzfp", action="store_true")
     arguments = parser.parse_args()
     if arguments.what == "compile":
         faults = compile_sources(arguments)

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -86,6 +87,22 @@ double encode_all(std::span<T> x, std::vector<std::byte>& bytes) {
 }
 template double encode_all(std::span<float>, std::vector<std::byte>&);
 template double encode_all(std::span<double>, std::vector<std::byte>&);
+
+/// The members of a codec of fields.
+template <class T>
+std::size_t encode_fields(std::span<T> x, std::vector<std::byte>& bytes) {
+  std::size_t all = 0;
+  for_each_model(spar_test::field_codecs, [&](const auto& of) {
+    of.part.options([](std::string_view, auto) {});
+    bytes.resize(of.part.template encoded_bytes<T>(x.size()));
+    const std::size_t size = of.part.encode(std::span<const T>(x), std::span(bytes), spar::block_position{});
+    of.part.decode(std::span<const std::byte>(bytes).first(size), x);
+    all += of.part.grain() + static_cast<std::size_t>(of.part.template cost<T>({}));
+  });
+  return all;
+}
+template std::size_t encode_fields(std::span<float>, std::vector<std::byte>&);
+template std::size_t encode_fields(std::span<double>, std::vector<std::byte>&);
 
 /// The members of a codec of integers.
 template <class T, class Codec>

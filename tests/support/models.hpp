@@ -12,7 +12,12 @@
 #include <spar/storage/zfp.hpp>
 #include <spar/tree.hpp>
 
+#ifdef SPAR_TEST_LIBZFP
+#include <spar/storage/zfp_field.hpp>
+#endif
+
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -94,6 +99,17 @@ inline constexpr auto block_codecs =
     std::tuple_cat(models_that(encodes_blocks{}, all_storages),
                    std::tuple{named_model("mx<e5m2>", spar::storage::mx<spar::storage::e5m2>{}),
                               named_model("mx<e2m1>", spar::storage::mx<spar::storage::e2m1>{})});
+/// The block codec of fields, if there is a libzfp: of a field of one dimension and any length.
+#ifdef SPAR_TEST_LIBZFP
+struct line : spar::storage::zfp_field {
+  static constexpr void validate(std::uint64_t) noexcept {}
+};
+inline constexpr auto field_codecs = std::tuple{
+    named_model("zfp_field", line{{.shape = {1}, .accuracy = 0.001}}),
+};
+#else
+inline constexpr std::tuple<> field_codecs;
+#endif
 /// The block codecs of integers.
 inline constexpr auto integer_codecs = std::tuple{
     named_model("packed", spar::storage::packed{}),

@@ -130,6 +130,7 @@ void check_storages_and_selectors() {
     if constexpr (requires { store.non_finite; }) store.non_finite = spar::storage::unsupported::exact;
     expect_kept<T>(spar::compose(store, spar::ring{}), of.name);
   });
+  for_each_model(field_codecs, [](const auto& of) { expect_kept<T>(spar::compose(of.part, spar::ring{}), of.name); });
   for_each_model(code_storages, [](const auto& of) { expect_kept<T>(spar::compose(of.part, spar::ring{}), of.name); });
   for_each_model(stream_codecs, [](const auto& store) {
     expect_kept<T>(spar::compose(spar::selector::nonzeros{}, store.part, spar::dsar_split{}), store.name);
