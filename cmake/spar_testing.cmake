@@ -79,7 +79,7 @@ set(spar_cross_tests "^(core|runtime|storage|selector)/|^(transport/messages|con
 #               by a type, or only evaluates types
 #   EXTENDED    the quick set omits some cases also when it compiles the test, because these take long to compile
 function(spar_add_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN;EXTENDED" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN;EXTENDED;COMPILED" "TIMEOUT"
                         "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND
      OR (SPAR_SANITIZE AND arg_PLAIN)
@@ -100,8 +100,13 @@ function(spar_add_test path)
      OR (spar_large_only AND NOT arg_LARGE))
     set(full FULL)
   endif()
-  spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_test_support
-                   ${arg_LIBRARIES} PRECOMPILED spar_test_base ${full})
+  if(arg_COMPILED)
+    spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_compiled
+                     ${arg_LIBRARIES} PRECOMPILED NONE ${full})
+  else()
+    spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_test_support
+                     ${arg_LIBRARIES} PRECOMPILED spar_test_base ${full})
+  endif()
   if(arg_LARGE)
     spar_lighten(${test_target}_test)
   endif()

@@ -4,7 +4,7 @@
 
 #include "corpus.hpp"
 
-#include <spar/core/row.hpp>
+#include <spar/core/rows.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <spar/collective/compressed/bound.hpp>
 #include <spar/collective/partial/participation.hpp>
 #include <spar/collective/wire/stream_wire.hpp>
-#include <spar/core/row.hpp>
+#include <spar/core/rows.hpp>
 #include <spar/core/util/checked_cast.hpp>
 #include <spar/selector/named_selector.hpp>
 #include <spar/selector/selector.hpp>

@@ -101,6 +101,12 @@ struct prepared_call {
   }
 };
 
+/// Throws `invalid_argument` if the input and the output of an allreduce have different lengths.
+inline void check_lengths(std::uint64_t in, std::uint64_t out) {
+  if (in != out)
+    raise<invalid_argument>({"the input of an allreduce has length ", in, ", but its output has length ", out});
+}
+
 /// Throws `invalid_argument` if the arguments `values` of a call are not in host memory, or are malformed streams, if
 /// the current device is not that of the transport `net`, or if the options of `algorithm` are invalid for
 /// n values of T with indices of type Index, or `no_indices` for dense values.

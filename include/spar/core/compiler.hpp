@@ -20,3 +20,11 @@
 #else
 #define SPAR_HOST_DEVICE
 #endif
+
+/// Stands before the functions that the compiled library contains: they are `inline`, except in the library itself,
+/// and in programs that use it, which do not define them.
+#ifdef SPAR_COMPILED
+#define SPAR_INLINE
+#else
+#define SPAR_INLINE inline
+#endif

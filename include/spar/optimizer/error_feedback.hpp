@@ -9,6 +9,7 @@
 #include <spar/core/lasting.hpp>
 #include <spar/core/memory/space.hpp>
 #include <spar/core/non_finite.hpp>
+#include <spar/core/rows.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/optimizer/feedback_core.hpp>
 #include <spar/runtime/pending.hpp>

@@ -7,6 +7,7 @@
 #include <spar/collective/allreduce/compose.hpp>
 #include <spar/collective/prepare.hpp>
 #include <spar/core/check_number.hpp>
+#include <spar/core/rows.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/runtime/arguments.hpp>
 

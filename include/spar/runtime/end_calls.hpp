@@ -54,7 +54,7 @@ template <transport Net>
 template <class Ranks>
 [[gnu::cold]] void end_calls_of_all(Ranks& ranks) noexcept {
   bool any = false;
-  for (auto& rank : ranks) any = has_unended_calls(rank.port(), &rank.port()) || any;
+  for (auto& rank : ranks) any = has_unended_calls(rank.port().node(), &rank.port()) || any;
   for (auto& rank : ranks) {
     if (any) abort_and_unwind(rank.port(), destroyed_in_flight);
   }

@@ -211,12 +211,15 @@ class end_of {
 };
 
 /// Returns an object that writes the name and the options of `algorithm` into an error message, or an empty object if
-/// `algorithm` is not a policy. `algorithm` must not move until the call has ended.
+/// `algorithm` is neither a policy nor describes itself. `algorithm` must not move until the call has ended.
 template <class Algorithm>
 description description_for(const Algorithm& algorithm) noexcept {
   if constexpr (policy<Algorithm>)
     return {&algorithm,
             [](const void* described, bounded_text& to) { describe(*static_cast<const Algorithm*>(described), to); }};
+  else if constexpr (requires(bounded_text& to) { algorithm.describe(to); })
+    return {&algorithm,
+            [](const void* described, bounded_text& to) { static_cast<const Algorithm*>(described)->describe(to); }};
   else
     return {};
 }

@@ -9,7 +9,7 @@
 #include <spar/core/non_finite.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
-#include <spar/core/row.hpp>
+#include <spar/core/rows.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 

@@ -4,6 +4,7 @@
 
 #include <spar/core/error.hpp>
 #include <spar/core/network_model.hpp>
+#include <spar/core/rows.hpp>
 #include <spar/storage/kernel/coded_indices.hpp>
 #include <spar/storage/kernel/coded_values.hpp>
 #include <spar/storage/stream_codec.hpp>

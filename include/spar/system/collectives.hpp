@@ -220,10 +220,7 @@ struct allreduce_forms {
                         "be written: an allreduce does not convert values, because a narrower type would change them");
     if constexpr (same) {
       check_arguments(net, in, out);
-      if (in.size() != out.size()) {
-        raise<invalid_argument>(
-            {"the input of an allreduce has length ", in.size(), ", but its output has length ", out.size()});
-      }
+      check_lengths(in.size(), out.size());
       auto call = (*this)(net, output, std::forward<Rest>(rest)...);
       copy_values(in, out, net.memory());
       return call;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One type for the ranks of all transports, so that a program compiles its collectives once and chooses the transport
-// when it runs.
+// The transport of an any_transport, so that a program compiles its collectives once and chooses the transport when it
+// runs.
 #pragma once
 
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/operation.hpp>
+#include <spar/transport/any_transport.hpp>
 
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -118,15 +120,58 @@ class any_port {
   const functions* functions_;
 };
 
-/// A rank of `threads`, `mpi` or `sim`, whose type does not depend on the transport. Code that takes an
-/// `any_transport&` is compiled once and runs on every transport; in return, each send and each receive costs a few
-/// calls by pointer. A progress_thread polls. A decorator may wrap an any_transport, but an any_transport cannot wrap a
-/// decorator. The wrapped rank must outlive this object.
-class any_transport : public communicator_rank<any_port> {
+namespace detail {
+
+/// The rank of an any_transport. A class that derives from this one may also own the rank.
+class any_rank {
  public:
-  /// Refers to the rank `net`.
-  template <communicates Net>
-  explicit any_transport(Net& net) noexcept : communicator_rank(detail::port_of(net)) {}
+  template <transport Net>
+  explicit any_rank(Net& net) noexcept : port(net) {}
+  any_rank(const any_rank&) = delete;
+  virtual ~any_rank() {
+    link& handles = port.node().calls().handles();
+    if (&handles.after() != &handles) end_calls(port);
+  }
+
+  any_port port;
 };
 
+/// A rank of an any_transport that owns the communicator `Net`.
+template <class Net>
+class owned_rank : Net, public any_rank {
+ public:
+  template <class... Args>
+  explicit owned_rank(Args&&... args) : Net(std::forward<Args>(args)...), any_rank(Net::port()) {}
+};
+
+/// The ranks of an any_group.
+class group_object {
+ public:
+  group_object() = default;
+  group_object(const group_object&) = delete;
+  virtual ~group_object() = default;
+  [[nodiscard]] virtual rank_t size() const noexcept = 0;
+  [[nodiscard]] virtual any_transport& rank(rank_t r) = 0;
+  virtual void run(void (*call)(const void* self, any_transport& net), const void* program) = 0;
+};
+
+/// What makes an any_transport from a rank that it then owns.
+struct any_access {
+  static any_transport transport(any_rank* rank) noexcept { return any_transport(rank); }
+};
+
+} // namespace detail
+
+template <detail::has_ranks Net>
+any_transport::any_transport(Net& net) : rank_(new detail::any_rank(detail::port_of(net))) {
+  static_assert(communicates<Net>, "an any_transport refers to a communicator or a transport");
+}
+
+inline any_port& any_transport::port() noexcept { return rank_->port; }
+inline const any_port& any_transport::port() const noexcept { return rank_->port; }
+
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/transport/any-inl.hpp>
+#endif

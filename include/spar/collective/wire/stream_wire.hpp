@@ -7,6 +7,7 @@
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/network_model.hpp>
+#include <spar/core/rows.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/storage/residual_view.hpp>

@@ -7,7 +7,7 @@
 #include <spar/collective/wire/mixed_message.hpp>
 #include <spar/core/memory/buffer.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
-#include <spar/core/row.hpp>
+#include <spar/core/rows.hpp>
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 

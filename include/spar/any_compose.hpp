@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the types of <spar/any.hpp> from ranks and compositions of the program's own. Without the compiled library,
+// also contains their functions.
+#pragma once
+
+#include <spar/any.hpp>
+#include <spar/spar.hpp>
+#include <spar/system/any/allreduce_object.hpp>
+#include <spar/transport/any.hpp>
+
+namespace spar::inline v0_1 {
+
+template <class T, class Index>
+template <class Algorithm>
+  requires requires { Algorithm::name; }
+any_allreduce<T, Index>::any_allreduce(const Algorithm& algorithm) {
+  auto composed = detail::as_algorithm(algorithm);
+  object_ = new detail::allreduce_of<T, Index, decltype(composed)>(composed);
+}
+
+} // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/system/any/allreduce-inl.hpp>
+#include <spar/transport/any_group-inl.hpp>
+#endif

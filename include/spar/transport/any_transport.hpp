@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One type for the ranks of all transports, and groups of ranks in one process. This header compiles in a fraction of
+// the time of the other headers. Most functions are in the compiled library; transport/any.hpp has them for programs
+// without the library.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/statistics.hpp>
+
+#include <string_view>
+#include <utility>
+
+namespace spar::inline v0_1 {
+
+class any_port;
+class pool;
+struct network_model;
+
+namespace detail {
+
+class any_rank;
+class group_object;
+struct any_access;
+
+/// What the constructor of any_transport takes: a communicator or a transport.
+template <class Net>
+concept has_ranks = requires(Net& net) { net.rank(), net.size(), net.now(); };
+
+} // namespace detail
+
+/// A rank of `threads`, `mpi` or `sim`, whose type does not depend on the transport. Code that takes an
+/// `any_transport&` is compiled once and runs on every transport; in return, each send and each receive costs a few
+/// calls by pointer. A progress_thread polls. A decorator may wrap an any_transport, but an any_transport cannot wrap a
+/// decorator. To pass an any_transport to a collective that is a template, such as `spar::allreduce`, include
+/// `<spar/transport/any.hpp>`; `any_allreduce` and the other types of `<spar/any.hpp>` need no other header.
+class any_transport {
+ public:
+  using port_type = any_port; ///< the transport on which collectives run
+
+  /// Refers to the rank `net`, which must outlive this object. Needs `<spar/transport/any.hpp>`.
+  template <detail::has_ranks Net>
+  explicit any_transport(Net& net);
+  /// Takes over the rank of `other`, which can then only be destroyed. Calls in flight continue.
+  any_transport(any_transport&& other) noexcept : rank_(std::exchange(other.rank_, nullptr)) {}
+  any_transport& operator=(any_transport&&) = delete;
+  /// Ends all calls in flight on this rank.
+  ~any_transport();
+
+  /// This rank's number, from 0 to size() - 1.
+  [[nodiscard]] rank_t rank() const noexcept;
+  /// The number of ranks.
+  [[nodiscard]] rank_t size() const noexcept;
+  /// Seconds since an arbitrary start; virtual time in the simulator.
+  [[nodiscard]] double now() noexcept;
+  /// The rank's pool, from which streams and buffers take their memory.
+  [[nodiscard]] pool& memory() const noexcept;
+
+  /// Advances the calls in flight, as `communicator_rank::progress` does, and throws what that function throws.
+  void progress(bool block);
+
+  /// The statistics of the call that ended last.
+  [[nodiscard]] const spar::statistics& last_call() const noexcept;
+  /// The total of the statistics of all calls that have ended.
+  [[nodiscard]] const spar::statistics& statistics() const noexcept;
+
+  /// Sets the number of seconds for which a call waits for a message before the call ends in `timeout`. Throws
+  /// `invalid_argument` if `seconds` is negative or NaN.
+  void set_deadline(double seconds = __builtin_inf());
+  /// The deadline in seconds (see `set_deadline`).
+  [[nodiscard]] double deadline() const noexcept;
+
+  /// Turns checksums on or off, as `communicator_rank::set_checksums` does.
+  void set_checksums(bool on);
+  /// Whether checksums are on.
+  [[nodiscard]] bool checksums() const noexcept;
+
+  /// A collective call, which sets the network model on all ranks to rank 0's `network` (see
+  /// `communicator_rank::set_network`).
+  void set_network(const network_model& network);
+  /// The network model by which spar chooses algorithms, equal on all ranks.
+  [[nodiscard]] const network_model& network() const noexcept;
+
+  /// Whether a rank of this communicator has failed, as far as this rank knows.
+  [[nodiscard]] bool dead() const noexcept;
+  /// The rank that failed first, as far as this rank knows; -1 if no rank has failed.
+  [[nodiscard]] rank_t failed_rank() const noexcept;
+  /// Aborts the communicator: all calls in flight and all later calls, on all ranks, end in `peer_failed` with
+  /// `reason`.
+  void abort(std::string_view reason) noexcept;
+  /// Leaves the communicator together with all other ranks, as the function `spar::leave` does, and throws what that
+  /// function throws.
+  void leave();
+
+  /// The rank's transport. Only spar itself, decorators and tests need the transport.
+  [[nodiscard]] any_port& port() noexcept;
+  [[nodiscard]] const any_port& port() const noexcept;
+
+ private:
+  friend detail::any_access;
+  explicit any_transport(detail::any_rank* rank) noexcept : rank_(rank) {}
+
+  detail::any_rank* rank_; // null if another object has taken over the rank
+};
+
+/// A group of ranks in one process: each in its own thread, or all simulated on one thread.
+class any_group {
+ public:
+  /// Creates `size` ranks for threads, as `thread_group` does. Throws `invalid_argument` if `size` is less than 1.
+  [[nodiscard]] static any_group threads(rank_t size);
+  /// Creates `size` ranks of a simulated machine with default options, as `simulator` does. One thread starts the
+  /// calls of all ranks before it waits for one of them. Throws `invalid_argument` if `size` is less than 1.
+  [[nodiscard]] static any_group simulated(rank_t size);
+  /// Takes over the ranks of `other`, which can then only be destroyed.
+  any_group(any_group&& other) noexcept : group_(std::exchange(other.group_, nullptr)) {}
+  any_group& operator=(any_group&&) = delete;
+  ~any_group();
+
+  /// The number of ranks.
+  [[nodiscard]] rank_t size() const noexcept;
+  /// The rank `r`, from 0 to size() - 1. Throws `invalid_argument` for any other `r`.
+  [[nodiscard]] any_transport& rank(rank_t r);
+
+  /// Runs `program(any_transport&)` for each rank of `threads` in its own thread, and joins the threads; rethrows the
+  /// first error of any rank (see `thread_group::run`). Throws `invalid_argument` for simulated ranks.
+  template <class Program>
+  void run(Program&& program) {
+    const auto call = [&program](any_transport& net) { program(net); };
+    run_all([](const void* self, any_transport& net) { (*static_cast<const decltype(call)*>(self))(net); }, &call);
+  }
+
+ private:
+  explicit any_group(detail::group_object* group) noexcept : group_(group) {}
+  void run_all(void (*call)(const void* self, any_transport& net), const void* program);
+
+  detail::group_object* group_; // null if another object has taken over the ranks
+};
+
+} // namespace spar::inline v0_1

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The systems for double.
+#include "systems.hpp"
+
+SPAR_INSTANTIATE(double);

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The compiled library's any_allreduce has the bits, the messages and the errors of spar::allreduce with the same
+// composition.
+#include <spar/any_compose.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr spar::rank_t all_ranks[] = {1, 2, 3, 4, 5, 7, 8, 13};
+
+/// The bytes of a result, and the traffic of its call on one rank.
+struct outcome {
+  std::vector<std::byte> bytes;
+  std::uint64_t messages = 0;
+  std::uint64_t payload = 0;
+  std::string error;
+  bool operator==(const outcome&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const outcome& o) {
+  return out << o.bytes.size() << " bytes in " << o.messages << " messages of " << o.payload << " bytes; error '"
+             << o.error << "'";
+}
+using outcomes = std::vector<outcome>; // one for each rank
+
+template <class X>
+void append(std::vector<std::byte>& to, std::span<const X> from) {
+  const auto bytes = std::as_bytes(from);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+/// The input of one rank: a vector of n values, of which every `step`-th is an entry of the stream.
+template <class T, class Index>
+struct input {
+  input(std::size_t n, spar::rank_t rank, std::size_t step) : dimension(n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      dense.push_back(static_cast<T>(static_cast<int>(i * 7 + static_cast<std::size_t>(rank) * 13) % 29 - 14));
+      if ((i + static_cast<std::size_t>(rank)) % step != 0) continue;
+      indices.push_back(static_cast<Index>(i));
+      values.push_back(dense.back());
+    }
+  }
+  std::size_t dimension;
+  std::vector<T> dense, values;
+  std::vector<Index> indices;
+};
+
+/// Runs `call(rank, bytes)` on each rank of a new group of threads, and records what it has done.
+template <class Call>
+outcomes on_threads(spar::rank_t ranks, const Call& call) {
+  outcomes all(static_cast<std::size_t>(ranks));
+  spar::thread_group group(ranks);
+  try {
+    group.run([&](spar::threads& net) {
+      outcome& mine = all[static_cast<std::size_t>(net.rank())];
+      try {
+        call(net, mine.bytes);
+      } catch (const spar::error& e) {
+        mine.error = e.what();
+        throw;
+      }
+      mine.messages = net.last_call().messages_sent;
+      mine.payload = net.last_call().bytes_sent;
+    });
+  } catch (const spar::error&) { // recorded
+  }
+  return all;
+}
+
+/// Expects that an any_allreduce of `algorithm`, and that of `text`, do what spar::allreduce does with it.
+template <class T, class Index, class Algorithm, class Op>
+void expect_same(const Algorithm& algorithm, std::string_view text, Op op, std::size_t n, std::size_t step) {
+  for (const spar::rank_t ranks : all_ranks) {
+    SCOPED_TRACE(testing::Message() << text << ", " << ranks << " ranks, n = " << n << ", 1 of " << step << ", "
+                                    << Op::name);
+    const auto values = on_threads(ranks, [&](spar::threads& net, std::vector<std::byte>& out) {
+      auto x = input<T, Index>(n, net.rank(), step).dense;
+      spar::allreduce(net, std::span(x), algorithm, op);
+      append(out, std::span<const T>(x));
+    });
+    const auto streams = on_threads(ranks, [&](spar::threads& net, std::vector<std::byte>& out) {
+      const input<T, Index> mine(n, net.rank(), step);
+      const auto sum = spar::allreduce(net, spar::sparse_view(n, mine.indices, mine.values), algorithm, op);
+      append(out, sum.indices());
+      append(out, sum.values());
+    });
+    for (const auto& reduce : {spar::any_allreduce<T, Index>(text), spar::any_allreduce<T, Index>(algorithm)}) {
+      EXPECT_EQ(values, on_threads(ranks, [&](spar::threads& rank, std::vector<std::byte>& out) {
+                  spar::any_transport net(rank);
+                  auto x = input<T, Index>(n, net.rank(), step).dense;
+                  reduce(net, std::span(x), op);
+                  append(out, std::span<const T>(x));
+                }));
+      EXPECT_EQ(values, on_threads(ranks, [&](spar::threads& rank, std::vector<std::byte>& out) {
+                  spar::any_transport net(rank);
+                  const auto x = input<T, Index>(n, net.rank(), step).dense;
+                  std::vector<T> y(n);
+                  auto pending = reduce.start(net, x, y, op);
+                  auto moved = std::move(pending);
+                  moved.wait();
+                  EXPECT_EQ(x, (input<T, Index>(n, net.rank(), step).dense));
+                  EXPECT_EQ(moved.statistics().messages_sent, net.last_call().messages_sent);
+                  append(out, std::span<const T>(y));
+                }));
+      EXPECT_EQ(streams, on_threads(ranks, [&](spar::threads& rank, std::vector<std::byte>& out) {
+                  spar::any_transport net(rank);
+                  const input<T, Index> mine(n, net.rank(), step);
+                  const auto sum = reduce(net, n, mine.indices, mine.values, op);
+                  append(out, sum.indices());
+                  append(out, sum.values());
+                }));
+    }
+  }
+}
+
+template <class T, class Index, class Op>
+void expect_same_of_all(Op op) {
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+    expect_same<T, Index>(spar::sparcml{}, "sparcml", op, n, 50);
+    expect_same<T, Index>(spar::ssar_split{}, "ssar_split", op, n, 50);
+    expect_same<T, Index>(spar::dsar_split{}, "dsar_split", op, n, 3);
+    expect_same<T, Index>(spar::recursive_doubling{}, "rec_doubling", op, n, 5);
+    expect_same<T, Index>(spar::gather_and_merge{}, "allgather", op, n, 5);
+  }
+}
+
+TEST(any_allreduce, is_the_allreduce_of_the_composition_for_float) {
+  expect_same_of_all<float, std::uint32_t>(spar::sum{});
+}
+TEST(any_allreduce, is_the_allreduce_of_the_composition_for_int64_and_long_indices) {
+  expect_same_of_all<std::int64_t, std::uint64_t>(spar::sum{});
+}
+TEST(any_allreduce, takes_the_operations_of_the_library) {
+  expect_same<double, std::uint32_t>(spar::sparcml{}, "sparcml", spar::average{}, 1000, 5);
+  expect_same<double, std::uint32_t>(spar::sparcml{}, "sparcml", spar::minimum{}, 1000, 5);
+  expect_same<double, std::uint32_t>(spar::sparcml{}, "sparcml", spar::maximum{}, 1000, 5);
+  expect_same<std::int32_t, std::uint32_t>(spar::sparcml{}, "sparcml", spar::product{}, 1000, 5);
+}
+
+TEST(any_allreduce, takes_an_operation_of_the_program) {
+  const float none = 0;
+  const spar::own_operation largest{
+      .name = "largest magnitude", .neutral = &none, .reduce = [](const void* in, void* inout, std::size_t n, void*) {
+        const auto* const from = static_cast<const float*>(in);
+        auto* const to = static_cast<float*>(inout);
+        for (std::size_t i = 0; i < n; ++i) {
+          if (from[i] * from[i] > to[i] * to[i]) to[i] = from[i];
+        }
+      }};
+  const spar::any_allreduce<float> reduce;
+  spar::any_group::threads(3).run([&](spar::any_transport& net) {
+    std::vector<float> x(100, static_cast<float>(1 - 3 * net.rank()));
+    reduce(net, x, largest);
+    EXPECT_EQ(x, std::vector<float>(100, -5));
+    const std::vector<std::uint32_t> indices{static_cast<std::uint32_t>(net.rank()), 7};
+    const std::vector<float> values{2, static_cast<float>(net.rank() - 5)};
+    const auto sum = reduce(net, 50, indices, values, largest);
+    std::vector<float> all(50);
+    sum.to_dense(all, largest);
+    EXPECT_EQ(all[2], 2);
+    EXPECT_EQ(all[7], -5);
+    EXPECT_EQ(all[8], 0);
+  });
+}
+
+TEST(any_allreduce, has_the_errors_of_the_allreduce) {
+  const auto expect_same_errors = [](const auto& call, const auto& any_call) {
+    const auto expected = on_threads(2, call);
+    for (const outcome& mine : expected) EXPECT_NE(mine.error, "");
+    EXPECT_EQ(expected, on_threads(2, [&](spar::threads& rank, std::vector<std::byte>&) {
+                spar::any_transport net(rank);
+                any_call(net);
+              }));
+  };
+  const spar::any_allreduce<float> reduce;
+  const std::vector<std::uint32_t> wrong{5, 3};
+  const std::vector<float> two{1, 2};
+  expect_same_errors([&](auto& net, auto&) { spar::allreduce(net, spar::sparse_view(10, wrong, two)); },
+                     [&](auto& net) { reduce(net, 10, wrong, two); });
+  std::vector<float> out(3);
+  expect_same_errors([&](auto& net, auto&) { spar::allreduce(net, two, out); },
+                     [&](auto& net) { reduce(net, two, out); });
+}
+
+TEST(any_allreduce, names_the_difference_of_its_calls) {
+  const auto errors_of = [](const auto& call) {
+    std::vector<std::string> all;
+    for (const outcome& mine : on_threads(2, call)) all.push_back(mine.error);
+    return all;
+  };
+  std::vector<float> x(10);
+  const auto any_of = [&](auto& rank, std::size_t n, const spar::any_allreduce<float>& reduce, spar::any_operation op) {
+    spar::any_transport net(rank);
+    std::vector<float> mine(n);
+    reduce(net, mine, op);
+  };
+  const auto of = [&](auto& net, std::size_t n, const auto& algorithm, auto op) {
+    std::vector<float> mine(n);
+    spar::allreduce(net, std::span(mine), algorithm, op);
+  };
+  EXPECT_EQ(errors_of([&](auto& net, auto&) { of(net, net.rank() == 0 ? 4 : 5, spar::ring{}, spar::sum{}); }),
+            errors_of([&](auto& net, auto&) {
+              any_of(net, net.rank() == 0 ? 4 : 5, spar::any_allreduce<float>("ring"), {});
+            }));
+  EXPECT_EQ(errors_of([&](auto& net, auto&) {
+              if (net.rank() == 0)
+                of(net, 9, spar::ring{}, spar::sum{});
+              else
+                of(net, 9, spar::rabenseifner{}, spar::sum{});
+            }),
+            errors_of([&](auto& net, auto&) {
+              any_of(net, 9, spar::any_allreduce<float>(net.rank() == 0 ? "ring" : "rabenseifner"), {});
+            }));
+  EXPECT_EQ(errors_of([&](auto& net, auto&) {
+              if (net.rank() == 0)
+                of(net, 9, spar::ring{}, spar::sum{});
+              else
+                of(net, 9, spar::ring{}, spar::maximum{});
+            }),
+            errors_of([&](auto& net, auto&) {
+              any_of(net, 9, spar::any_allreduce<float>("ring"),
+                     net.rank() == 0 ? spar::any_operation(spar::sum{}) : spar::any_operation(spar::maximum{}));
+            }));
+}
+
+TEST(any_allreduce, runs_in_the_simulator) {
+  const spar::any_allreduce<double> reduce;
+  for (const spar::rank_t ranks : all_ranks) {
+    spar::any_group group = spar::any_group::simulated(ranks);
+    std::vector<std::vector<double>> x(static_cast<std::size_t>(ranks), std::vector<double>(10, 2));
+    std::vector<spar::any_pending<void>> calls;
+    for (spar::rank_t r = 0; r < ranks; ++r)
+      calls.push_back(reduce.start(group.rank(r), x[static_cast<std::size_t>(r)]));
+    for (auto& call : calls) call.wait();
+    for (const auto& sum : x) EXPECT_EQ(sum, std::vector<double>(10, 2.0 * ranks));
+    EXPECT_THROW((void)group.rank(ranks), spar::invalid_argument);
+    EXPECT_THROW(group.run([](spar::any_transport&) {}), spar::invalid_argument);
+  }
+}
+
+TEST(any_allreduce, refuses_names_and_types) {
+  EXPECT_THROW(spar::any_allreduce<float>("rings"), spar::invalid_argument);
+  EXPECT_THROW(spar::any_group::threads(0), spar::invalid_argument);
+}
+
+} // namespace
