@@ -1077,6 +1077,36 @@ TEST(compression_choice, compresses_where_the_network_is_slower_than_the_codec) 
   EXPECT_NE(choice(fast, 8, 1 << 20).reason().find("without compression: "), std::string::npos);
 }
 
+/// The passes of one encoding and two decodings, as bench/results/codec_speed.md has them, and the seconds of a byte
+/// from which on compression pays among four ranks, which encode n and decode 7 n / 4 values for 3 n / 2 values sent.
+TEST(compression_choice, knows_what_the_coders_take) {
+  const auto expect = [](const auto& codec, double passes, double bytes) {
+    const spar::network_model unit{.alpha = 0, .gamma_dense = 1e-10};
+    EXPECT_DOUBLE_EQ(spar::model_of<float>(codec, unit).seconds, passes * 1e-10) << codec.name;
+    const double limit = 2.75 * passes * 1e-10 / (1.5 * (4 - bytes));
+    for (const double beta : {0.99 * limit, 1.01 * limit}) {
+      spar::network_model model = unit;
+      model.beta = beta;
+      const auto chosen = spar::cheapest::compression<float>(codec, model, 4, 1 << 22).chosen;
+      EXPECT_EQ(chosen != spar::compression_choice::algorithm::plain, beta > limit) << codec.name;
+    }
+    for (const spar::rank_t ranks : {2, 4, 64}) { // ranks on one host
+      const auto chosen = spar::cheapest::compression<float>(codec, {}, ranks, 1 << 22).chosen;
+      EXPECT_EQ(chosen, spar::compression_choice::algorithm::plain) << codec.name << ", P = " << ranks;
+    }
+  };
+  expect(spar::storage::as_half{}, 1.5, 2);
+  expect(spar::storage::as_bfloat16{}, 1.5, 2);
+  expect(spar::storage::qsgd<8>{}, 2.5, 1 + 4.0 / 1024);
+  expect(spar::storage::qsgd<4>{}, 2.5, 0.5 + 4.0 / 1024);
+  expect(spar::storage::qsgd<2>{}, 2.5, 0.25 + 4.0 / 1024);
+  expect(spar::storage::mx<spar::storage::e4m3>{}, 2, 1 + 1.0 / 32);
+  expect(spar::storage::zfp{.rate = 4}, 4.5, 0.5);
+  expect(spar::storage::zfp{.rate = 8}, 5, 1);
+  expect(spar::storage::zfp{.rate = 16}, 6, 2);
+  expect(spar::storage::zfp{.rate = 24}, 15.2, 3);
+}
+
 TEST(compression_choice, says_that_it_assumes_one_host_if_nobody_has_set_the_model) {
   const auto reason = [](const spar::network_model& model) {
     return spar::cheapest::compression<float>(spar::storage::qsgd<8>{}, model, 8, 1 << 20).reason();

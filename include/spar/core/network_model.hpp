@@ -16,7 +16,7 @@ struct network_model {
   double alpha = 1e-6;        ///< seconds per message
   double beta = 1e-10;        ///< seconds per byte
   double gamma_sparse = 2e-9; ///< seconds per merged entry; adding an entry to a dense vector costs a third as much
-  double gamma_dense = 1e-10; ///< seconds per value in a pass over a dense vector
+  double gamma_dense = 1e-10; ///< seconds per value in a pass over a dense vector, such as an addition
   double gamma_coded = 8e-9;  ///< seconds to encode and then decode an entry of a sparse stream by `storage::coded`
   /// The part of alpha that messages in flight at once share: m of them take alpha_shared + m (alpha - alpha_shared)
   /// seconds. With 0, each of them costs alpha, as in the papers. More than alpha has the same effect as alpha.
