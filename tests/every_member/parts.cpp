@@ -19,6 +19,7 @@
 #include <spar/storage/zfp.hpp>
 #include <spar/strided.hpp>
 #include <spar/system/published.hpp>
+#include <spar/system/text/visit_composition.hpp>
 #include <spar/tolerance.hpp>
 #include <spar/workspace/host_work.hpp>
 
@@ -174,6 +175,10 @@ double bounds() {
   spar::selector::named_selector select("threshold_reuse");
   select.set_k_unless_given(3);
   names += static_cast<int>(select.text().size() + select.chosen_name().size() + store::named_codec().text().size());
+  const spar::composition_text text = spar::parse_composition("ring");
+  names += static_cast<int>(text.to_text().size());
+  if (names < 0) text.refuse("of no reason");
+  names += spar::visit_composition(text, nullptr, [](const auto&) { return 1; });
   return names + store::coded<7>::relative_error<float>() + store::coded<7>::absolute_error<float>() +
          spar::error_bound<double>(spar::compose(spar::codec_for<double>(0.1, 4, 1000), spar::ring{}), 4, 1.0) +
          spar::error_bound(spar::compose(store::then<store::coo, store::qsgd<4>>{}, spar::dsar_split{}), 4, 1.0);

@@ -444,6 +444,20 @@ def command_lines():
         yield f"bad_{option}", f"--{option}={value}\n"
 
 
+def composition_texts():
+    yield "system", "ok_topk:0.01:period=16:tau=3+coded:fast"
+    yield "slots", "select=exact_topk:k=5,store=coo+qsgd:4:bucket=512,over=tree,by=dsar_split"
+    yield "codec", "two_shot:piece=1024+zfp:7.25:threads=2"
+    yield "bound", "dense+bound:error=0.5"
+    for name, text in [
+        ("option", "ok_topk:0.01:perod=3"),
+        ("slot", "selct=gaussian"),
+        ("parts", "ok_topk+qsgd:8"),
+        ("number", "ok_topk:1e-400"),
+    ]:
+        yield f"bad_{name}", text
+
+
 TARGETS = {
     "envelope": envelopes,
     "stream": streams,
@@ -460,6 +474,7 @@ TARGETS = {
     "rounds": rounds,
     "state": states,
     "command_line": command_lines,
+    "composition_text": composition_texts,
 }
 
 for target, inputs in TARGETS.items():

@@ -45,6 +45,8 @@ class text_choices {
   void add(std::string_view name) {
     if (count_ < names_.size()) names_[count_++] = name;
   }
+  /// Of the names that are added from now on, `text` has only one that is close to what was given.
+  void hide_further() noexcept { shown_ = count_; }
   void add(std::span<const std::string_view> names) {
     for (const std::string_view name : names) add(name);
   }
@@ -69,7 +71,7 @@ class text_choices {
     const auto write = [&](std::string_view name) { all.append(all.empty() ? "" : ", ").append(name); };
     const bool is_close = least <= 1 + names_[nearest].size() / 3;
     if (is_close && count_ > 0) write(names_[nearest]);
-    for (std::size_t i = 0; i < count_; ++i) {
+    for (std::size_t i = 0; i < std::min(count_, shown_); ++i) {
       if (!is_close || i != nearest) write(names_[i]);
     }
     return all.empty() ? "no options" : all;
@@ -78,6 +80,7 @@ class text_choices {
  private:
   std::array<std::string_view, 64> names_{};
   std::size_t count_ = 0;
+  std::size_t shown_ = 64;
 };
 
 /// Throws `invalid_argument`: "`what` at character `at` + 1 of `text`; expected `choices`".
