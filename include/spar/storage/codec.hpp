@@ -10,6 +10,7 @@
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/rows.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
 
@@ -89,11 +90,11 @@ concept block_codec =
 
 namespace detail {
 
-/// The number of values at whose multiples pieces of a vector must begin; 1 if the codec does not say.
+/// The number of values at whose multiples pieces of a vector must begin, at least 1; 1 if the codec does not say.
 template <class Codec>
 [[nodiscard]] std::uint64_t grain_of(const Codec& codec) noexcept {
   if constexpr (requires { codec.grain(); })
-    return codec.grain();
+    return std::max<std::uint64_t>(codec.grain(), 1);
   else
     return 1;
 }

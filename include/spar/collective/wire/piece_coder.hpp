@@ -35,11 +35,8 @@ class piece_coder : public block_coder<Net, Codec> {
   piece_coder(channel<Net> net, Codec&& codec, std::uint64_t piece) = delete;
 
   /// The blocks of n values among `count` owners: uniform, in multiples of the codec's grain.
-  [[nodiscard]] auto blocks(std::uint64_t n, rank_t count) const noexcept {
-    if constexpr (requires { codec_->grain(); })
-      return grained_ownership{n, count, std::max<std::uint64_t>(codec_->grain(), 1)};
-    else
-      return uniform_ownership{n, count};
+  [[nodiscard]] grained_ownership blocks(std::uint64_t n, rank_t count) const noexcept {
+    return grained_ownership{n, count, detail::grain_of(*codec_)};
   }
   /// The greatest number of values in a message; the same on all ranks. Throws `invalid_argument` for invalid options
   /// of the codec.
@@ -69,7 +66,7 @@ class piece_coder : public block_coder<Net, Codec> {
 
  private:
   static std::uint64_t whole_grains(const Codec& codec, std::uint64_t piece) noexcept {
-    const std::uint64_t grain = std::max<std::uint64_t>(detail::grain_of(codec), 1);
+    const std::uint64_t grain = detail::grain_of(codec);
     return std::max(piece / grain, std::uint64_t{1}) * grain;
   }
   template <element T>
