@@ -130,6 +130,43 @@ function(spar_add_test path)
   endif()
 endfunction()
 
+# spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p...]): adds the test layer.name, a program in C99 with the
+# compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>.
+function(spar_add_c_test path)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS")
+  if(SPAR_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  spar_test_names("${path}")
+  set(flavours none)
+  if(arg_MPI_RANKS)
+    set(flavours ${spar_mpi_flavours})
+  endif()
+  foreach(flavour IN LISTS flavours)
+    set(target ${test_target}_test)
+    set(library spar_compiled)
+    if(arg_MPI_RANKS)
+      string(APPEND target _${flavour})
+      set(library spar_compiled_mpi_${flavour})
+    endif()
+    spar_add_program(${target} SOURCES ${path}_test.c ${arg_SOURCES} LIBRARIES ${library} PRECOMPILED NONE)
+    target_compile_options(${target} PRIVATE -pedantic)
+    set_target_properties(${target} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    if(arg_MPI_RANKS)
+      foreach(ranks IN LISTS arg_MPI_RANKS)
+        set(name ${test_name}.${flavour}.${ranks})
+        add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour} ${ranks}
+                                      $<TARGET_FILE:${target}>)
+        set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "mpi;${flavour}" RUN_SERIAL TRUE SKIP_RETURN_CODE 77
+                                                ENVIRONMENT "SPAR_YIELD=always")
+      endforeach()
+    else()
+      add_test(NAME ${test_name} COMMAND ${target})
+      set_tests_properties(${test_name} PROPERTIES TIMEOUT 300 LABELS "unit;")
+    endif()
+  endforeach()
+endfunction()
+
 # spar_add_fuzz_target(name [LIBRARIES lib...] [LARGE] [FULL])
 # Adds the test fuzz.name, which replays the corpus in fuzz/corpus/name through fuzz/name_fuzz.cpp. In the preset fuzz,
 # also adds the libFuzzer program name_fuzz for scripts/fuzz.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The communicators of the C interface.
+#pragma once
+
+#include "handles.hpp"
+
+#include <spar/spar.h>
+
+#include <spar/transport/any.hpp>
+
+#include <memory>
+
+namespace spar::inline v0_1::c {
+
+/// One rank of a communicator of C, which a transport derives from.
+class communicator : public object {
+ public:
+  static constexpr kind handles = kind::communicator;
+  static constexpr std::size_t longest_text = 2048;
+
+  /// The rank, on which collectives run.
+  [[nodiscard]] virtual any_transport& net() noexcept = 0;
+  /// See `spar_comm_split`.
+  [[nodiscard]] virtual std::shared_ptr<communicator> split(int colour, int key) = 0;
+  /// Throws `invalid_argument` if the layer below has ended.
+  virtual void check_open() const {}
+  /// Called when the program frees its handle: no further call will start.
+  virtual void leave() noexcept {}
+
+  char text[longest_text] = ""; ///< about the last call that failed
+};
+
+/// The communicator of `comm`. Throws `invalid_argument` if the handle is invalid, or if the layer below has ended.
+std::shared_ptr<communicator> open_communicator(spar_comm comm);
+
+/// Writes the exception that is being handled to the texts of the thread and of the communicator `comm`, if it is one,
+/// and returns its code.
+int failed(const char* function, spar_comm comm) noexcept;
+
+/// Calls `work()`, and returns SPAR_SUCCESS, or the code of its exception: no exception leaves the C interface.
+template <class Work>
+int guarded(const char* function, spar_comm comm, const Work& work) noexcept {
+  try {
+    work();
+    return SPAR_SUCCESS;
+  } catch (...) {
+    return failed(function, comm);
+  }
+}
+
+/// The exception by which a program of `spar_run_threads` ends with a number of its own.
+struct program_failed : error {
+  program_failed(int number, const char* text) : error(text), status(number) {}
+  int status;
+};
+
+} // namespace spar::inline v0_1::c
