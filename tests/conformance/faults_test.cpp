@@ -79,7 +79,7 @@ template <class... Others>
 testing::Types<Others..., dense<in_pieces<hundredth, spar::ring>>> with_bound(testing::Types<Others...>);
 
 #ifdef SPAR_TEST_LIBZFP
-/// A field of planes of 20 values, in slabs of 80.
+/// A field of planes of 20 values, in slabs of 80. Its pieces, of a fifth, have as many slabs.
 template <class Schedule>
 struct in_slabs : spar::algorithm_defaults {
   static constexpr std::string_view name = Schedule::name;
@@ -87,7 +87,7 @@ struct in_slabs : spar::algorithm_defaults {
   spar::task<void> operator()(spar::channel<Net> net, std::span<float> x, Op op) const& {
     const spar::storage::zfp_field field{.shape = {5, 4, x.size() / 20}, .accuracy = 0.01};
     Schedule by{};
-    if constexpr (requires { by.piece; }) by.piece = x.size() / 8 + 1;
+    if constexpr (requires { by.piece; }) by.piece = x.size() / 5;
     const auto algorithm = spar::compose(field, by);
     co_await algorithm(net, x, op);
   }
@@ -96,7 +96,7 @@ template <class... Others>
 testing::Types<Others...,
 #if SPAR_ALL_CASES
                dense<in_slabs<spar::recursive_doubling>>, dense<in_slabs<spar::two_shot>>,
-               dense<in_slabs<spar::one_shot>>,
+               dense<in_slabs<spar::one_shot>>, dense<in_slabs<spar::rabenseifner>>, dense<in_slabs<spar::dsar_split>>,
 #endif
                dense<in_slabs<spar::ring>>>
     with_fields(testing::Types<Others...>);

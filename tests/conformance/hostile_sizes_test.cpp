@@ -7,6 +7,10 @@
 
 #include <spar/storage/packed.hpp>
 
+#ifdef SPAR_TEST_LIBZFP
+#include <spar/storage/zfp_field.hpp>
+#endif
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -20,26 +24,28 @@
 namespace spar_test {
 namespace {
 
-enum class lie { none, one_byte_less, sixteen_bytes_more, impossible_width, nothing, more_than_the_most, lies };
+enum class lie { none, one_byte_less, sixteen_bytes_more, impossible_start, nothing, more_than_the_most, lies };
 
-/// `packed` on a rank whose encodings are wrong. The ranks do not compare `told`, because it is no option.
-struct lying : spar::storage::packed {
+/// A codec on a rank whose encodings are wrong. The ranks do not compare `told`, because it is no option.
+template <class Codec>
+struct lying : Codec {
   lie told = lie::none;
 
   template <spar::element T>
-  [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const noexcept {
-    return packed::encoded_bytes<T>(count) + (told == lie::more_than_the_most ? 16 : 0);
+    requires spar::block_codec<Codec, T>
+  [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
+    return Codec::template encoded_bytes<T>(count) + (told == lie::more_than_the_most ? 16 : 0);
   }
   template <spar::element T>
   std::size_t encode(std::span<const T> values, std::span<std::byte> out, spar::block_position at) const {
-    const std::size_t size = packed::encode(values, out, at);
+    const std::size_t size = Codec::encode(values, out, at);
     switch (told) {
     case lie::one_byte_less:
       return size - 1;
     case lie::sixteen_bytes_more: // there is room, because the values are small
       std::memset(out.data() + size, 0, 16);
       return size + 16;
-    case lie::impossible_width:
+    case lie::impossible_start:
       out[0] = std::byte{255};
       return size;
     case lie::nothing:
@@ -53,9 +59,10 @@ struct lying : spar::storage::packed {
   }
 };
 
-/// One call, in which the last rank lies.
-template <class Compose>
+/// One call on 1000 values of T, in which the last rank lies.
+template <class T, class Codec, class Compose>
 struct hostile_call {
+  Codec codec;
   Compose compose;
   lie told;
   std::vector<outcome>* first;
@@ -65,14 +72,14 @@ struct hostile_call {
   spar::task<void> operator()(Net& net) const& {
     const auto rank = static_cast<std::size_t>(net.rank());
     for (std::vector<outcome>* const ends : {first, second}) {
-      std::vector<std::int32_t> x(1000, net.rank() + 1);
-      lying store;
+      std::vector<T> x(1000, static_cast<T>(net.rank() + 1));
+      lying<Codec> store{codec};
       if (net.rank() + 1 == net.size()) store.told = told;
       try {
         auto pending = spar::start_allreduce(net, std::span(x), compose(net.size(), store));
         co_await pending;
-        const std::int32_t sum = net.size() * (net.size() + 1) / 2;
-        (*ends)[rank].how = x == std::vector<std::int32_t>(1000, sum) ? ending::right : ending::something_else;
+        const auto sum = static_cast<T>(net.size() * (net.size() + 1) / 2);
+        (*ends)[rank].how = x == std::vector<T>(1000, sum) ? ending::right : ending::something_else;
       } catch (...) {
         note_error((*ends)[rank]);
       }
@@ -80,14 +87,15 @@ struct hostile_call {
   }
 };
 
-template <class Compose>
-void expect_corrupt(const char* name, const Compose& compose) {
+template <class T, class Codec, class Compose>
+void expect_corrupt_of(const char* name, const Codec& codec, const Compose& compose) {
   for (const spar::rank_t ranks : {2, 3, 4, 6}) {
     for (int told = 0; told < static_cast<int>(lie::lies); ++told) {
       for (const mode where : all_modes) {
         SCOPED_TRACE(testing::Message() << name << ", P = " << ranks << ", lie " << told << ", " << where);
         std::vector<outcome> first(static_cast<std::size_t>(ranks)), second = first;
-        run(where, ranks, hostile_call<Compose>{compose, static_cast<lie>(told), &first, &second});
+        const auto of_last = static_cast<lie>(told);
+        run(where, ranks, hostile_call<T, Codec, Compose>{codec, compose, of_last, &first, &second});
         bool corrupt = false;
         for (std::size_t r = 0; r < first.size(); ++r) {
           if (told == 0) { // the test would find nothing if honest calls failed
@@ -106,9 +114,17 @@ void expect_corrupt(const char* name, const Compose& compose) {
   }
 }
 
+template <class Compose>
+void expect_corrupt(const char* name, const Compose& compose) {
+  expect_corrupt_of<std::int32_t>(name, spar::storage::packed{}, compose);
+#ifdef SPAR_TEST_LIBZFP
+  expect_corrupt_of<float>(name, spar::storage::zfp_field{.shape = {5, 10, 20}}, compose);
+#endif
+}
+
 template <class Schedule>
 auto over_flat(const Schedule& by) {
-  return [by](spar::rank_t, const lying& store) { return spar::compose(store, by); };
+  return [by](spar::rank_t, const auto& store) { return spar::compose(store, by); };
 }
 
 TEST(hostile_sizes, in_a_ring) { expect_corrupt("ring", over_flat(spar::ring{.piece = 300})); }
@@ -122,9 +138,10 @@ TEST(hostile_sizes, in_one_shot) { expect_corrupt("one_shot", over_flat(spar::on
 TEST(hostile_sizes, in_flexreduce) {
   std::deque<spar::tree_plans> plans; // by the number of ranks
   for (spar::rank_t ranks = 1; ranks <= 6; ++ranks) plans.emplace_back(two_hosts(ranks));
-  expect_corrupt("flexreduce", [&plans](spar::rank_t ranks, const lying& store) {
+  const auto compose = [&plans](spar::rank_t ranks, const auto& store) {
     return spar::flexreduce(plans[static_cast<std::size_t>(ranks - 1)], store);
-  });
+  };
+  expect_corrupt_of<std::int32_t>("flexreduce", spar::storage::packed{}, compose);
 }
 
 } // namespace

@@ -47,6 +47,8 @@ std::vector<std::vector<float>> all_results(Net& net) {
       add(spar::compose(store, spar::recursive_doubling{.piece = 5000}));
       add(spar::compose(store, spar::two_shot{.piece = 5000}));
       add(spar::compose(store, spar::one_shot{.piece = 5000}));
+      add(spar::compose(store, spar::rabenseifner{}));
+      add(spar::compose(store, spar::dsar_split{}));
     }
   }
   return results;

@@ -43,7 +43,8 @@ auto verdict() {
                        Schedule::whole_pieces;
                      } || !straight_topology<Topology>))
     return because<"this storage encodes dense values in pieces that must stay whole on all ranks: use it alone, on a "
-                   "flat topology, with the schedule ring, recursive_doubling, two_shot or one_shot">();
+                   "flat topology, with the schedule ring, recursive_doubling, rabenseifner, split_allgather, two_shot "
+                   "or one_shot">();
   else if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
     return decltype(Schedule::template accepts<Selector, Storage, Topology>())();
   else

@@ -57,12 +57,32 @@ struct grained_ownership {
   rank_t blocks = 1;       ///< the number of blocks, at least 1
   std::uint64_t grain = 1; ///< at least 1
 
+  /// The first index of `block`.
+  [[nodiscard]] constexpr std::uint64_t begin(rank_t block) const noexcept {
+    return std::min(uniform_ownership{n / grain + (n % grain != 0 ? 1 : 0), blocks}.begin(block) * grain, n);
+  }
   /// The indices of `block`.
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {
-    const index_range grains = uniform_ownership{n / grain + (n % grain != 0 ? 1 : 0), blocks}[block];
-    return {std::min(grains.begin * grain, n), std::min(grains.end * grain, n)};
+    return {begin(block), begin(block + 1)};
+  }
+  /// The range of indices in the adjacent blocks [first, last).
+  [[nodiscard]] constexpr index_range range(rank_t first, rank_t last) const noexcept {
+    return {begin(first), begin(last)};
   }
 };
+
+namespace detail {
+
+/// The blocks of n values that `codec` encodes: uniform, in multiples of the codec's grain if the codec has one.
+template <class Codec>
+[[nodiscard]] constexpr auto blocks_for(const Codec& codec, std::uint64_t n, rank_t blocks) noexcept {
+  if constexpr (requires { codec.grain(); })
+    return grained_ownership{n, blocks, std::max<std::uint64_t>(codec.grain(), 1)};
+  else
+    return uniform_ownership{n, blocks};
+}
+
+} // namespace detail
 
 /// Divides [0, n) into contiguous blocks in given proportions. With W = portions.back() <= 2^32, block b begins at
 /// index floor(n * portions[b] / W).

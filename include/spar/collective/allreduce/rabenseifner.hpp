@@ -31,6 +31,7 @@ struct rabenseifner {
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = storage::plain_blocks<Storage>;
+  static constexpr bool whole_pieces = true; ///< blocks begin at multiples of a codec's grain
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
@@ -115,7 +116,7 @@ struct rabenseifner {
     const folded_ranks folded(net.rank(), net.size());
     const rank_t active = folded.active_ranks();
     const std::uint64_t n = mine.dimension();
-    const uniform_ownership owner{n, active};
+    const auto owner = detail::blocks_for(storage::blocks_of(store), n, active);
     pool& memory = net.memory();
     sparse_stream<T, Index> sum;
     stream_view<T, Index> have = mine;
@@ -204,11 +205,10 @@ struct rabenseifner {
   /// Gathers the blocks of all active ranks by recursive doubling, then sends all blocks to the inactive ranks. Each
   /// block is encoded once, by its owner, and every rank decodes all blocks at the end. If the result turns dense, an
   /// index without an entry gets the value `absent`.
-  template <transport Net, element T, index_type Index, class Storage>
+  template <transport Net, element T, index_type Index, class Ownership, class Storage>
     requires(!storage::copies_nothing<Storage, T, Index>)
   static task<sparse_stream<T, Index>> gather(channel<Net> net, folded_ranks folded, sparse_stream<T, Index> sum,
-                                              uniform_ownership owner, T absent, Storage store,
-                                              residual_view<T> residual) {
+                                              Ownership owner, T absent, Storage store, residual_view<T> residual) {
     const auto number = static_cast<std::size_t>(folded.number());
     const auto active = static_cast<std::size_t>(folded.active_ranks());
     encoded_parts<Storage, T, Index> parts(net.memory(), active, 1);

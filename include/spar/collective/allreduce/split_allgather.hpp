@@ -45,6 +45,7 @@ struct split_allgather {
   static constexpr std::string_view name = "split_allgather";
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
   static constexpr bool streams_anywhere = true;
+  static constexpr bool whole_pieces = true; ///< blocks begin at multiples of a codec's grain
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {
@@ -74,7 +75,7 @@ struct split_allgather {
     requires storage_policy<Storage, T, Index>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
                                            residual_view<T> residual = {}) const& {
-    const uniform_ownership owner{mine.dimension(), net.size()};
+    const auto owner = detail::blocks_for(storage::blocks_of(store), mine.dimension(), net.size());
     const index_range own = owner[net.rank()];
     if constexpr (Phase == second_phase::dense || !has_stream_codec<Storage>) {
       auto sum = sparse_stream<T, Index>::dense(net.work().memory(), mine.dimension(), 0, mine.dimension());
@@ -147,10 +148,10 @@ struct split_allgather {
     return allgather(net, values);
   }
   template <transport Net, element T, class Codec>
-    requires detail::varies_in_size<Codec, T>
+    requires(detail::varies_in_size<Codec, T> || detail::encodes_whole_pieces<Codec>)
   static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, residual_view<T> residual) {
     using Index = std::uint64_t;
-    const uniform_ownership owner{values.size(), net.size()};
+    const auto owner = detail::blocks_for(codec, values.size(), net.size());
     const index_range own = owner[net.rank()];
     const auto block = [&](index_range range) { return values.subspan(range.begin, range.size()); };
     encoded_parts<Codec, T, Index> parts(net.memory(), static_cast<std::size_t>(net.size()), 1);
@@ -162,7 +163,7 @@ struct split_allgather {
       parts.decode_dense(net, codec, static_cast<std::size_t>(r), owner[r], block(owner[r]));
   }
   template <transport Net, element T, class Codec>
-    requires(!detail::varies_in_size<Codec, T>)
+    requires(!detail::varies_in_size<Codec, T> && !detail::encodes_whole_pieces<Codec>)
   static task<void> gather_dense(channel<Net> net, std::span<T> values, Codec codec, residual_view<T> residual) {
     const uniform_ownership owner{values.size(), net.size()};
     const auto bytes_of = [&](std::uint64_t values_in_it) { return codec.template encoded_bytes<T>(values_in_it); };

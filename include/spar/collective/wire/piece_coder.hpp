@@ -35,8 +35,8 @@ class piece_coder : public block_coder<Net, Codec> {
   piece_coder(channel<Net> net, Codec&& codec, std::uint64_t piece) = delete;
 
   /// The blocks of n values among `count` owners: uniform, in multiples of the codec's grain.
-  [[nodiscard]] grained_ownership blocks(std::uint64_t n, rank_t count) const noexcept {
-    return grained_ownership{n, count, detail::grain_of(*codec_)};
+  [[nodiscard]] auto blocks(std::uint64_t n, rank_t count) const noexcept {
+    return detail::blocks_for(*codec_, n, count);
   }
   /// The greatest number of values in a message; the same on all ranks. Throws `invalid_argument` for invalid options
   /// of the codec.
