@@ -119,6 +119,39 @@ TEST(tree_cost, of_rabenseifners_algorithm_is_its_simulated_time) {
   }
 }
 
+TEST(tree_cost, of_two_shots_by_hand) {
+  // Of 12 kB, each rank sends a half to the other rank of its host in 0.6 us, and a quarter of the 6 kB of the encoded
+  // values to the other host, whose link carries that of two ranks in 30 us.
+  EXPECT_DOUBLE_EQ(spar::seconds_two_shot(narrow({2, 2}), 12e3, 6e3), 2 * (0.6e-6 + 30e-6));
+  // With latency: messages over two and over four links.
+  EXPECT_DOUBLE_EQ(spar::seconds_two_shot(narrow({2, 2}, 1e-5), 12e3, 6e3), 2 * (2e-5 + 0.6e-6 + 4e-5 + 30e-6));
+  // On hosts with two ranks and one, each of three ranks sends a third of 6 kB to each other one: the links of both
+  // hosts carry 8 kB in each direction in both hops.
+  EXPECT_DOUBLE_EQ(spar::seconds_two_shot(narrow({2, 1}), 12e3, 6e3), 2 * 4e3 / 1e8);
+  EXPECT_EQ(spar::seconds_two_shot(tree(tree_node{.rank = 0}), 1e6, 1e6), 0);
+}
+
+TEST(tree_cost, of_two_shots_is_its_simulated_time) {
+  const spar::storage::qsgd<8> codec;
+  for (const double latency : {0.0, 1e-6, 1e-5, 1e-4}) {
+    for (const std::size_t n : {1000U, 60'000U, 1'000'000U}) {
+      for (const std::vector<int>& ranks :
+           {std::vector{1, 1, 1, 1}, {2, 2}, {3, 3}, {4, 4}, {2, 2, 2}, {2, 3}, {1, 5}}) {
+        const spar::tree_plans plans(narrow(ranks, latency));
+        const auto encoded = static_cast<double>(codec.encoded_bytes<float>(n));
+        const double model = spar::seconds_two_shot(plans.topology(), 4.0 * static_cast<double>(n), encoded);
+        const double time =
+            simulated(plans.topology(), n, spar::compose(codec, spar::on_tree(plans), spar::two_shot{}));
+        EXPECT_LT(time / model, 1.05) << n << plans.topology().picture();
+        // Where latency matters, a rank whose messages arrive early begins the second shot before other ranks end the
+        // first.
+        const double hop = 2 * 2 * latency; // over four links
+        EXPECT_GT(time / model, hop > 0.02 * model ? 0.7 : 0.95) << n << plans.topology().picture();
+      }
+    }
+  }
+}
+
 /// A link with a tenth of the others' bandwidth dominates: only one hop over fast links adds to it, in each direction.
 TEST(tree_cost, of_a_slow_link_is_its_simulated_time) {
   for (const int ranks : {3, 4, 8}) {

@@ -151,6 +151,30 @@ class tree_traffic {
   double latency_ = 0;
 };
 
+/// Expected seconds of `two_shot` for `bytes` bytes, which are `encoded` bytes if the codec encodes them, over the
+/// links of `topology`: an exchange of unencoded parts inside each host, one of encoded blocks between the ranks with
+/// the same part, and both again with the sums. If hosts have different numbers of ranks, all ranks exchange encoded
+/// blocks. For a vector of many pieces, this is a bound: the pieces of one exchange are sent while those of another
+/// are.
+inline double seconds_two_shot(const tree& topology, double bytes, double encoded) {
+  tree_traffic links(topology);
+  const auto ranks = static_cast<std::size_t>(topology.ranks()),
+             inside = static_cast<std::size_t>(topology.ranks_per_host());
+  const auto exchange = [&](std::size_t first, std::size_t stride, std::size_t count, double message) {
+    for (std::size_t i = 0; i < count * count; ++i) {
+      if (i / count == i % count) continue;
+      links.add(topology.leaves()[first + i / count * stride], topology.leaves()[first + i % count * stride], message);
+    }
+  };
+  for (std::size_t host = 0; host < ranks; host += inside)
+    exchange(host, 1, inside, bytes / static_cast<double>(inside));
+  double seconds = links.seconds();
+  for (std::size_t part = 0; part < inside; ++part)
+    exchange(part, inside, ranks / inside, encoded / static_cast<double>(ranks));
+  seconds += links.seconds();
+  return 2 * seconds;
+}
+
 /// Expected seconds of Rabenseifner's algorithm for `bytes` bytes over the links of `topology`. The algorithm ignores
 /// the tree: each rank's partners depend only on the numbers of the ranks.
 inline double seconds_rabenseifner(const tree& topology, double bytes) {

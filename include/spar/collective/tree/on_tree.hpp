@@ -4,6 +4,7 @@
 #pragma once
 
 #include <spar/collective/allreduce/rabenseifner.hpp>
+#include <spar/collective/compressed/two_shot.hpp>
 #include <spar/collective/tree/chains.hpp>
 #include <spar/collective/tree/flex_execute.hpp>
 #include <spar/collective/tree/tree_plans.hpp>
@@ -93,22 +94,33 @@ task<sparse_stream<T, Index>> gather_blocks(channel<Net> net, const on_tree& ove
 }
 
 /// Reduces `x` in place by the cheapest allreduce, according to the model of the tree's links (see choose_on_tree).
-/// With a block codec other than `storage::dense`, values always travel along chains: those of the ring if the ring is
-/// the cheapest allreduce, otherwise those of FlexReduce's plan. Adds the rounding errors of this rank's encodings to
-/// `residual`, unless `residual` is empty.
+/// With a block codec other than `storage::dense`, this is the cheapest of those that encode: `two_shot`, the ring or
+/// FlexReduce. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
 template <transport Net, element T, reduction<T> Op, class Storage>
 task<void> cheapest_over(channel<Net> net, on_tree over, std::span<T> x, Op op, Storage store,
                          residual_view<T> residual) {
-  const tree_choice chosen = over.plans().choice(x.size_bytes());
-  const bool halves = storage::plain_blocks<Storage> && chosen == tree_choice::rabenseifner;
-  const flex_plan* plan = nullptr;
-  if (!halves) plan = chosen == tree_choice::ring ? &over.plans().ring(x.size()) : &over.plans().plan(x.size());
-  const auto name = halves ? rabenseifner::name : chosen == tree_choice::ring ? ring::name : chains::name;
-  const channel<Net> agreed = net.with_algorithm(name); // a rank that chose another algorithm causes `mismatch`
-  const rabenseifner halving;
-  const auto start = [&] {
+  const auto choose = [&] {
     if constexpr (storage::plain_blocks<Storage>)
-      return halves ? halving(agreed, x, op) : chains::plain(agreed, plan, x, op);
+      return over.plans().choice(x.size_bytes());
+    else
+      return over.plans().choice(x.size_bytes(), storage::blocks_of(store).template encoded_bytes<T>(x.size()));
+  };
+  const tree_choice chosen = choose();
+  const rabenseifner halving;
+  const two_shot in_two;
+  const auto start = [&] {
+    // A rank that chose another algorithm causes `mismatch`.
+    if (chosen == tree_choice::rabenseifner || chosen == tree_choice::two_shot) {
+      if constexpr (storage::plain_blocks<Storage>)
+        return halving(net.with_algorithm(halving.name), x, op);
+      else
+        return in_two(net.with_algorithm(in_two.name), over, x, op, store, residual);
+    }
+    const bool around = chosen == tree_choice::ring;
+    const flex_plan* plan = around ? &over.plans().ring(x.size()) : &over.plans().plan(x.size());
+    const channel<Net> agreed = net.with_algorithm(around ? ring::name : chains::name);
+    if constexpr (storage::plain_blocks<Storage>)
+      return chains::plain(agreed, plan, x, op);
     else
       return chains::compressed(agreed, plan, x, op, storage::blocks_of(store), residual);
   };

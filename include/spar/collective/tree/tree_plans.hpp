@@ -38,7 +38,7 @@ inline flex_plan blueconnect_plan(const tree& topology, std::uint64_t n) {
 }
 
 /// The algorithms for dense vectors from which `choose_on_tree` chooses.
-enum class tree_choice { ring, rabenseifner, blueconnect, flexreduce };
+enum class tree_choice { ring, rabenseifner, blueconnect, flexreduce, two_shot };
 
 /// The cheapest allreduce of a dense vector of `bytes` bytes on the tree `topology`, by the model (FlexReduce, section
 /// IV). On a symmetric tree the result is never `flexreduce`, because FlexReduce is BlueConnect there. On an asymmetric
@@ -49,6 +49,16 @@ inline tree_choice choose_on_tree(const tree& topology, double bytes) {
   const double by_levels = seconds_flexreduce(topology, bytes);
   if (by_ring <= by_halving && by_ring <= by_levels) return tree_choice::ring;
   if (by_halving < by_levels) return tree_choice::rabenseifner;
+  return topology.is_symmetric() ? tree_choice::blueconnect : tree_choice::flexreduce;
+}
+/// The cheapest compressed allreduce of a dense vector of `bytes` bytes, or `encoded` bytes if a codec encodes them:
+/// the ring, FlexReduce, which is BlueConnect on a symmetric tree, or `two_shot`.
+inline tree_choice choose_on_tree(const tree& topology, double bytes, double encoded) {
+  const double by_ring = seconds_ring(topology, encoded), by_levels = seconds_flexreduce(topology, encoded);
+  // The model knows only the links. The factor 0.98 prefers the algorithm that encodes nothing inside hosts.
+  const double in_two = (topology.ranks_per_host() > 1 ? 0.98 : 1) * seconds_two_shot(topology, bytes, encoded);
+  if (in_two < std::min(by_ring, by_levels)) return tree_choice::two_shot;
+  if (by_ring <= by_levels) return tree_choice::ring;
   return topology.is_symmetric() ? tree_choice::blueconnect : tree_choice::flexreduce;
 }
 
@@ -94,6 +104,11 @@ class tree_plans {
   [[nodiscard]] tree_choice choice(std::uint64_t bytes) const {
     return kept(choices_, bytes, [&] { return choose_on_tree(tree_, static_cast<double>(bytes)); });
   }
+  /// The cheapest compressed allreduce of a dense vector of `bytes` bytes, of which a codec makes `encoded` bytes.
+  [[nodiscard]] tree_choice choice(std::uint64_t bytes, std::uint64_t encoded) const {
+    return kept(compressed_choices_, std::pair(bytes, encoded),
+                [&] { return choose_on_tree(tree_, static_cast<double>(bytes), static_cast<double>(encoded)); });
+  }
 
  private:
   [[nodiscard]] std::uint64_t hash() const noexcept {
@@ -108,11 +123,11 @@ class tree_plans {
     return hash;
   }
 
-  template <class Value>
-  using made = std::list<std::pair<std::uint64_t, Value>>; // a list, because callers keep references to its values
+  template <class Value, class Key = std::uint64_t>
+  using made = std::list<std::pair<Key, Value>>; // a list, because callers keep references to its values
 
-  template <class Value, class Make>
-  const Value& kept(made<Value>& all, std::uint64_t key, const Make& make) const {
+  template <class Value, class Key, class Make>
+  const Value& kept(made<Value, Key>& all, Key key, const Make& make) const {
     const std::lock_guard lock(mutex_);
     for (const auto& one : all) {
       if (one.first == key) return one.second;
@@ -129,6 +144,7 @@ class tree_plans {
   mutable made<flex_plan> levels_;
   mutable made<flex_plan> rings_;
   mutable made<tree_choice> choices_;
+  mutable made<tree_choice, std::pair<std::uint64_t, std::uint64_t>> compressed_choices_;
 };
 
 /// The topology of a plan for vectors of one length n, such as a plan from flex_plan::of_calls or from a file. The plan
