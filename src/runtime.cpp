@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The part of spar that does not depend on the type of values, without MPI.
 #include <spar/core/error-inl.hpp>
+#include <spar/core/memory/buffer-inl.hpp>
+#include <spar/core/memory/pool-inl.hpp>
+#include <spar/core/memory/slab-inl.hpp>
+#include <spar/core/policy/option_difference-inl.hpp>
+#include <spar/core/util/bounded_text-inl.hpp>
+#include <spar/runtime/abort-inl.hpp>
+#include <spar/runtime/end_calls-inl.hpp>
+#include <spar/runtime/endpoint-inl.hpp>
+#include <spar/runtime/endpoint/call_table-inl.hpp>
+#include <spar/runtime/endpoint/failure-inl.hpp>
+#include <spar/runtime/endpoint/leavers-inl.hpp>
+#include <spar/runtime/endpoint/waits-inl.hpp>
+#include <spar/runtime/messages/call_names-inl.hpp>
+#include <spar/runtime/messages/control_message-inl.hpp>
+#include <spar/runtime/messages/control_subscribers-inl.hpp>
+#include <spar/runtime/messages/control_text-inl.hpp>
+#include <spar/runtime/messages/message-inl.hpp>
+#include <spar/runtime/peer_query-inl.hpp>
+#include <spar/runtime/progress-inl.hpp>
+#include <spar/runtime/signature-inl.hpp>
+#include <spar/runtime/tasks/call_error-inl.hpp>
+#include <spar/runtime/tasks/scheduler-inl.hpp>
+#include <spar/runtime/tasks/task-inl.hpp>
+#include <spar/runtime/transport_concept-inl.hpp>
+#include <spar/runtime/wait_errors-inl.hpp>
 #include <spar/transport/threads-inl.hpp>

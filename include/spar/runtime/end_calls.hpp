@@ -8,28 +8,10 @@
 namespace spar::inline v0_1::detail {
 
 /// Whether a handle refers to a call on the transport `net` of `node` that has not ended.
-[[gnu::cold]] inline bool has_unended_calls(endpoint& node, const void* net) noexcept {
-  link& handles = node.calls().handles();
-  for (link* l = &handles.after(); l != &handles; l = &l->after()) {
-    auto* const handle = static_cast<call_handle*>(l);
-    if (handle->net == net && !handle->work.done()) return true;
-  }
-  return false;
-}
+[[gnu::cold]] bool has_unended_calls(endpoint& node, const void* net) noexcept;
 
 /// Makes the handles of calls on the transport `net` of `node` independent of `net`, which is being destroyed.
-[[gnu::cold]] inline void detach_handles(endpoint& node, const void* net) noexcept {
-  static call_record none; // the record of all detached handles, whose statistics are 0
-  link& handles = node.calls().handles();
-  for (link* l = &handles.after(); l != &handles;) {
-    auto* const handle = static_cast<call_handle*>(l);
-    l = &l->after();
-    if (handle->net != net) continue;
-    handle->leave();
-    handle->net = nullptr;
-    handle->call = &none;
-  }
-}
+[[gnu::cold]] void detach_handles(endpoint& node, const void* net) noexcept;
 
 inline constexpr const char* destroyed_in_flight =
     "the communicator was destroyed while a call was in flight; wait for the call first";
@@ -37,18 +19,7 @@ inline constexpr const char* destroyed_in_flight =
 /// Called when the transport `net` is destroyed: if a call is in flight, aborts the communicator, so that the call ends
 /// on all ranks. Then `wait()` of the handle throws `peer_failed`. The calls unwind before this function returns, even
 /// if a coroutine calls it, because they use `net`.
-template <transport Net>
-[[gnu::cold]] void end_calls(Net& net) noexcept {
-  try {
-    if (has_unended_calls(net.node(), &net)) {
-      detail::abort(net, destroyed_in_flight);
-      unwind(net);
-      await_loans(net);
-    }
-  } catch (...) { // no further progress is possible
-  }
-  detach_handles(net.node(), &net);
-}
+[[gnu::cold]] void end_calls(const control_port& net) noexcept;
 
 /// As `end_calls` on each of `ranks`, all ranks of a communicator within one process, which are destroyed together.
 template <class Ranks>
@@ -62,3 +33,7 @@ template <class Ranks>
 }
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/end_calls-inl.hpp>
+#endif

@@ -55,17 +55,10 @@ class endpoint {
  public:
   /// The state of the rank number `rank` of `size` ranks, which allocates from `memory`. Throws `invalid_argument` if
   /// `size` is less than 1.
-  endpoint(rank_t rank, rank_t size, const pool_owner& memory)
-      : rank_(rank), size_(size), pool_(memory), scheduler_(*pool_), failure_(rank) {
-    detail::check_number(size, {1, detail::valid::greatest, "at least one rank"}, "the size of a communicator");
-  }
+  endpoint(rank_t rank, rank_t size, const pool_owner& memory);
   endpoint(const endpoint&) = delete;
   /// Ends the program, with a message, if a partial allreduce on the communicator still exists.
-  ~endpoint() {
-    ensure(subscribers_.empty(), "a communicator is destroyed before a partial allreduce on it; destroy that first");
-    while (&prefixes_.after() != &prefixes_) prefixes_.after().leave();
-    memory().release();
-  }
+  ~endpoint();
 
   [[nodiscard]] rank_t rank() const noexcept { return rank_; }
   [[nodiscard]] rank_t size() const noexcept { return size_; }
@@ -101,14 +94,7 @@ class endpoint {
   /// The ranks that have left: see endpoint/leavers.hpp.
   [[nodiscard]] detail::leavers& leavers() noexcept { return leavers_; }
   /// The calls that this rank has started, ended or not, for a rank that leaves.
-  [[nodiscard, gnu::cold]] detail::calls_of_leaver calls_so_far() const noexcept {
-    detail::last_call last;
-    if (const call_identity* const ended = calls_.last_ended())
-      last = {ended->agreed.digest, ended->history, static_cast<std::uint32_t>(ended->sequence % header::sequences),
-              ended->agreed.root};
-    detail::calls_of_leaver::counts numbers{calls_.unnamed()};
-    return {last, numbers, 1 + names_.count_calls(&numbers[1], detail::calls_of_leaver::max_names)};
-  }
+  [[nodiscard, gnu::cold]] detail::calls_of_leaver calls_so_far() const noexcept;
   /// The incomplete texts, of which only some parts have arrived in control messages.
   [[nodiscard]] detail::texts& texts() noexcept { return texts_; }
 
@@ -123,37 +109,16 @@ class endpoint {
   // The start and the end of calls.
 
   /// Starts `call`, which already has a number, at the time `now` in seconds.
-  void open(call_record& call, double now) {
-    if (checksums_) {
-      call.messages = buffer<std::uint8_t>(memory(), 2 * max_lanes * static_cast<std::size_t>(size_));
-      std::fill(call.messages.data(), call.messages.data() + call.messages.size(), std::uint8_t{0});
-    }
-    const bool first = calls_.open(call, now);
-    // Starts a new count of memory requests, unless a partial collective has subscribed to control messages: what a
-    // partial collective requests between its rounds counts towards its next round.
-    if (first && subscribers_.empty()) memory().begin_call();
-  }
+  void open(call_record& call, double now);
   /// Ends `call` at the time `now` in seconds.
-  void finish(call_record& call, double now) noexcept {
-    calls_.finish(call, now);
-    memory().end_call();
-    call.messages.reset();
-  }
+  void finish(call_record& call, double now) noexcept;
   /// Whether this rank has a call in flight or awaits an operation that has a deadline.
   [[nodiscard]] bool busy() const noexcept { return calls_.any() || waits_.any(); }
 
   /// Prepares the record of the name `which` for a collective that is about to start, and returns the record. Throws
   /// `invalid_argument` if `call_names::find` does, or if an earlier call with this name has not ended and the
   /// communicator is not dead.
-  [[nodiscard]] detail::call_name& name_call(named which) {
-    detail::call_name& name = names_.find(which.text);
-    if (name.in_flight && !dead()) {
-      raise<invalid_argument>({"cannot start the collective named ", name.text.c_str(),
-                               ": the previous call with this name has not ended"});
-    }
-    name.begin(true, 0, -1);
-    return name;
-  }
+  [[nodiscard]] detail::call_name& name_call(named which);
   /// The ring of the prefixes of names that belong to objects on this rank (see system/fused.hpp).
   [[nodiscard]] detail::link& prefixes() noexcept { return prefixes_; }
   /// Only on rank 0: assigns a number to `name`, and returns the text of the control message that sends this number to
@@ -174,11 +139,7 @@ class endpoint {
   /// Sets the deadline, that is, the number of seconds for which a call waits for a message before the call ends in
   /// `timeout`. Without an argument, the deadline is infinite. The initial deadline is 600 s. A wait begins when this
   /// rank first checks for the message. Throws `invalid_argument` if `seconds` is negative or NaN.
-  void set_deadline(double seconds = std::numeric_limits<double>::infinity()) {
-    detail::check_number(seconds, detail::valid::time_limit, "the deadline");
-    const detail::rank_lock lock(rank_mutex_);
-    waits_.set_deadline(seconds);
-  }
+  void set_deadline(double seconds = std::numeric_limits<double>::infinity());
   /// The deadline in seconds (see `set_deadline`).
   [[nodiscard]] double deadline() const noexcept { return waits_.deadline(); }
 
@@ -196,40 +157,12 @@ class endpoint {
 
   /// Marks the communicator as dead because rank `who` has failed, for the reason `why`. Resumes all waiting
   /// coroutines, even though their operations have not completed.
-  [[gnu::cold]] void mark_dead(rank_t who, std::string_view why) noexcept {
-    if (dead()) return;
-    failure_.set(who, why);
-    waits_.wake_all(scheduler_);
-  }
+  [[gnu::cold]] void mark_dead(rank_t who, std::string_view why) noexcept;
 
   /// Handles the control message `part`, with the purpose `abort`, `left`, `name` or `round`. The caller must handle
   /// all other purposes. Throws `corrupt_message` if the message has another purpose or invalid contents, and
   /// `invalid_argument` if it names a collective and 2048 names are in use.
-  [[gnu::cold]] void on_control_message(const control_message& part) {
-    using purpose = control_message::purpose;
-    if (part.what == purpose::round) {
-      const detail::bounded_text* const text = texts_.add(part);
-      if (text != nullptr) subscribers_.deliver(part.source, text->view());
-    } else if (part.what == purpose::name) {
-      if (part.source != 0)
-        raise<corrupt_message>({"rank ", part.source,
-                                " has sent the number of a named collective, but only rank 0 assigns these numbers"});
-      names_.take_number({part.text.data(), part.length}).complete(scheduler_);
-    } else if (part.what == purpose::left) {
-      const detail::bounded_text* const text = texts_.add(part);
-      if (text != nullptr && !text->empty()) leavers_.add(part.source, text->view());
-    } else if (part.what == purpose::abort) {
-      // Of a second abort, the first parts may have been ignored, and with them the number of the rank.
-      if (!failure_.append(part) || dead()) return;
-      rank_t failed = -1;
-      const std::string_view reason = failure_.take_reason(failed, size_);
-      mark_dead(failed, reason);
-    } else { // callers handle messages with other valid purposes themselves
-      raise<corrupt_message>({"a control message from rank ", part.source, " has the purpose ",
-                              static_cast<unsigned>(part.what),
-                              "; expected 1 (abort), 3 (name), 4 (round) or 6 (left)"});
-    }
-  }
+  [[gnu::cold]] void on_control_message(const control_message& part);
 
   // Settings of the communicator.
 
@@ -316,3 +249,7 @@ class endpoint {
 };
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/endpoint-inl.hpp>
+#endif

@@ -148,25 +148,50 @@ concept values_on_device = requires(Net& net) {
 
 namespace detail {
 
+/// What control messages, aborts and reports of errors need of a transport. Their code exists once for all types of
+/// transports.
+class control_port {
+ public:
+  template <transport Net>
+  control_port(Net& net) noexcept : net_(&net), node_(&net.node()), functions_(&functions_of<Net>) {}
+
+  [[nodiscard]] const void* transport_address() const noexcept { return net_; }
+  [[nodiscard]] endpoint& node() const noexcept { return *node_; }
+  [[nodiscard]] rank_t rank() const noexcept { return node_->rank(); }
+  [[nodiscard]] rank_t size() const noexcept { return node_->size(); }
+  [[nodiscard]] spar::scheduler& scheduler() const noexcept { return node_->scheduler(); }
+  void post(const control_message& note, rank_t peer) const { functions_->post(net_, note, peer); }
+  void progress(bool block) const { functions_->progress(net_, block); }
+  [[nodiscard]] double now() const { return functions_->now(net_); }
+
+ private:
+  struct functions {
+    void (*post)(void* net, const control_message& note, rank_t peer);
+    void (*progress)(void* net, bool block);
+    double (*now)(void* net);
+  };
+  template <class Net>
+  static constexpr functions functions_of{
+      [](void* net, const control_message& note, rank_t peer) { static_cast<Net*>(net)->post(note, peer); },
+      [](void* net, bool block) { static_cast<Net*>(net)->progress(block); },
+      [](void* net) { return static_cast<Net*>(net)->now(); }};
+
+  void* net_;
+  endpoint* node_;
+  const functions* functions_;
+};
+
 /// Sends `text` to `peer`, in as many control messages as needed.
-template <transport Net>
-[[gnu::cold]] void send_text(Net& net, control_message::purpose what, std::string_view text, rank_t peer) {
-  for (std::size_t at = 0;;) {
-    const control_message part = part_of(what, net.rank(), text, at);
-    net.post(part, peer);
-    if (part.last != 0) return;
-    at += part.length;
-  }
-}
+[[gnu::cold]] void send_text(const control_port& net, control_message::purpose what, std::string_view text,
+                             rank_t peer);
 
 /// Sends `text` to all other ranks.
-template <transport Net>
-[[gnu::cold]] void broadcast_text(Net& net, control_message::purpose what, std::string_view text) {
-  for (rank_t peer = 0; peer < net.size(); ++peer) {
-    if (peer != net.rank()) send_text(net, what, text, peer);
-  }
-}
+[[gnu::cold]] void broadcast_text(const control_port& net, control_message::purpose what, std::string_view text);
 
 } // namespace detail
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/transport_concept-inl.hpp>
+#endif

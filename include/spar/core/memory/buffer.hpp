@@ -27,19 +27,11 @@ class memory_block {
 
   memory_block() = default;
   /// Allocates `count * element_bytes` bytes from `memory`. Throws std::bad_alloc if the memory is not available.
-  [[gnu::noinline]] memory_block(std::pmr::memory_resource& memory, std::size_t count, std::size_t element_bytes)
-      : memory_(&memory), bytes_(count * element_bytes) {
-    if (count > max_bytes / element_bytes) throw std::bad_alloc();
-    if (count != 0) data_ = memory.allocate(bytes_, alignment);
-  }
+  [[gnu::noinline]] SPAR_INLINE memory_block(std::pmr::memory_resource& memory, std::size_t count,
+                                             std::size_t element_bytes);
   memory_block(memory_block&& other) noexcept { *this = std::move(other); }
-  [[gnu::noinline]] memory_block& operator=(memory_block&& other) noexcept {
-    std::swap(memory_, other.memory_);
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  [[gnu::noinline]] ~memory_block() { reset(); }
+  memory_block& operator=(memory_block&& other) noexcept;
+  [[gnu::noinline]] SPAR_INLINE ~memory_block();
 
   /// Returns the memory of this block to its memory resource; the block is empty afterwards.
   void reset() noexcept {
@@ -94,3 +86,7 @@ class buffer {
 };
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/core/memory/buffer-inl.hpp>
+#endif

@@ -18,13 +18,7 @@ class slab_memory {
       : size_(size), alignment_(std::max(alignment, alignof(chunk))), room_(std::max<std::size_t>(room, 1)),
         destroy_(destroy) {}
   slab_memory(const slab_memory&) = delete;
-  [[gnu::cold, gnu::noinline]] ~slab_memory() {
-    while (newest_ != nullptr) {
-      chunk* const ended = std::exchange(newest_, newest_->older);
-      while (ended->made > 0) destroy_(record(*ended, --ended->made));
-      ::operator delete(ended, std::align_val_t{alignment_});
-    }
-  }
+  [[gnu::cold, gnu::noinline]] SPAR_INLINE ~slab_memory();
 
   /// Allocates the memory of the first records, unless there is memory already.
   void reserve() {
@@ -34,10 +28,7 @@ class slab_memory {
   void leak() noexcept { newest_ = nullptr; }
 
   /// Returns memory for another record. The caller constructs the record, and then calls `count`.
-  [[gnu::cold, gnu::noinline]] void* add() {
-    if (newest_ == nullptr || newest_->made == newest_->room) grow(made_ > 0 ? 3 * made_ : room_);
-    return record(*newest_, newest_->made);
-  }
+  [[gnu::cold]] void* add();
   void count() noexcept {
     ++newest_->made;
     ++made_;
@@ -55,10 +46,7 @@ class slab_memory {
     const std::size_t first = (sizeof(chunk) + alignment_ - 1) / alignment_ * alignment_;
     return reinterpret_cast<std::byte*>(&in) + first + i * size_;
   }
-  void grow(std::size_t room) {
-    void* const added = ::operator new(sizeof(chunk) + alignment_ + room * size_, std::align_val_t{alignment_});
-    newest_ = ::new (added) chunk{room, newest_};
-  }
+  void grow(std::size_t room);
 
   std::size_t size_;
   std::size_t alignment_;
@@ -110,3 +98,7 @@ class slab {
 };
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/core/memory/slab-inl.hpp>
+#endif

@@ -32,11 +32,7 @@ class bounded_text {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
 
-  [[gnu::cold]] void add(std::string_view more) noexcept {
-    const std::size_t fits = std::min(more.size(), max_text_length - size_);
-    std::memcpy(text_.data() + size_, more.data(), fits);
-    shrink(size_ + fits);
-  }
+  [[gnu::cold]] void add(std::string_view more) noexcept;
   template <class... Parts>
   void add_parts(Parts... parts) noexcept {
     static_assert(!(std::is_class_v<Parts> || ...), "only numbers and texts that end with a zero");
@@ -48,13 +44,7 @@ class bounded_text {
   }
 
  private:
-  [[gnu::cold]] void add_all(const char* kinds, ...) noexcept {
-    va_list parts;
-    va_start(parts, kinds);
-    size_ =
-        std::min(size_ + write_parts(text_.data() + size_, max_text_length + 1 - size_, kinds, parts), max_text_length);
-    va_end(parts);
-  }
+  [[gnu::cold]] void add_all(const char* kinds, ...) noexcept;
 
   std::size_t size_ = 0;
   std::array<char, max_text_length + 1> text_{};
@@ -62,18 +52,12 @@ class bounded_text {
 
 /// Returns the error message of the exception that `why` points to. The exception may have any type. Takes no memory,
 /// because the exception may be std::bad_alloc.
-[[gnu::cold]] inline bounded_text message_of(const std::exception_ptr& why) noexcept {
-  bounded_text message;
-  try {
-    std::rethrow_exception(why);
-  } catch (const std::exception& e) {
-    message.add(e.what());
-  } catch (...) {
-    message.add("an exception that is not derived from std::exception");
-  }
-  return message;
-}
+[[gnu::cold]] bounded_text message_of(const std::exception_ptr& why) noexcept;
 
 } // namespace detail
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/core/util/bounded_text-inl.hpp>
+#endif

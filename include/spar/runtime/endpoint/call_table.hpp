@@ -71,17 +71,7 @@ class call_table {
  public:
   /// Assigns `call`, whose signature is set, its number and its history. Must be the first step of each unnamed call,
   /// so that all ranks number their unnamed calls in the same order.
-  void number(call_record& call) noexcept {
-    std::uint64_t& history = call.name != nullptr ? call.name->history : history_;
-    if (call.name != nullptr) {
-      call.sequence = call.name->calls++ * max_in_flight + call.name->number;
-    } else {
-      call.sequence = next_ / first_named * max_in_flight + next_ % first_named;
-      ++next_;
-    }
-    // The multiplier of FNV-1a is odd, so two different histories stay different as long as the ranks agree.
-    call.history = std::exchange(history, fnv1a(history, call.agreed.digest));
-  }
+  void number(call_record& call) noexcept;
   /// Whether another call in flight uses the same tags as `call`, which has a number but has not started.
   [[nodiscard]] bool tags_in_use(const call_record& call) const noexcept {
     return (in_flight_[word_of(call)] & bit_of(call)) != 0;
@@ -97,17 +87,7 @@ class call_table {
     return open_++ == 0;
   }
   /// Ends `call` at the time `now` in seconds, after which later calls may use its tags.
-  void finish(call_record& call, double now) noexcept {
-    in_flight_[word_of(call)] &= ~bit_of(call);
-    call.leave();
-    ended_[endings_++ % ended_.size()] = call;
-    if (call.name != nullptr) call.name->in_flight = false;
-    --open_;
-    last_activity_ = now;
-    call.cost.seconds = now - call.started;
-    last_ = call.cost;
-    total_ += call.cost;
-  }
+  void finish(call_record& call, double now) noexcept;
   [[nodiscard]] bool any() const noexcept { return open_ > 0; }
   /// The number of unnamed calls so far.
   [[nodiscard]] std::uint64_t unnamed() const noexcept { return next_; }
@@ -119,54 +99,24 @@ class call_table {
   [[nodiscard]] double last_activity() const noexcept { return last_activity_; }
 
   /// The call in flight whose number equals `sequence` modulo `max_in_flight`; null if there is none.
-  [[nodiscard]] call_record* find(std::uint64_t sequence) noexcept {
-    for (link* l = &list_.after(); l != &list_; l = &l->after()) {
-      auto* const call = static_cast<call_record*>(l);
-      if (call->sequence % max_in_flight == sequence % max_in_flight) return call;
-    }
-    return nullptr;
-  }
+  [[nodiscard]] call_record* find(std::uint64_t sequence) noexcept;
   /// The call that has ended last; null if none has ended.
-  [[nodiscard, gnu::cold]] const call_identity* last_ended() const noexcept {
-    return endings_ > 0 ? &ended_[(endings_ - 1) % ended_.size()] : nullptr;
-  }
+  [[nodiscard, gnu::cold]] const call_identity* last_ended() const noexcept;
   /// The call whose number equals `sequence` modulo header::sequences, if this call is one of the 16 calls that have
   /// ended last; null otherwise.
-  [[nodiscard, gnu::cold]] const call_identity* find_ended(std::uint64_t sequence) const noexcept {
-    for (std::size_t i = 0; i < std::min<std::size_t>(endings_, ended_.size()); ++i) {
-      if ((ended_[i].sequence - sequence) % header::sequences == 0) return &ended_[i];
-    }
-    return nullptr;
-  }
+  [[nodiscard, gnu::cold]] const call_identity* find_ended(std::uint64_t sequence) const noexcept;
 
   /// Copies the options of the failed call `call` before its algorithm is destroyed, because a peer whose call differs
   /// may query these options later. Does nothing if `call` is not the call that ended last, or if its algorithm is not
   /// a policy.
-  [[gnu::cold]] void keep_options(const call_record& call) noexcept {
-    const call_identity* const last = last_ended();
-    if (last == nullptr || call.sequence != last->sequence || call.describe.write == nullptr) return;
-    failed_options_.shrink(0);
-    call.describe.write(call.describe.object, failed_options_);
-    failed_sequence_ = call.sequence;
-  }
+  [[gnu::cold]] void keep_options(const call_record& call) noexcept;
   /// The options that `keep_options` has copied from the call with the number `sequence`; empty if `keep_options` has
   /// not copied any from this call, or has copied the options of another call since.
-  [[nodiscard]] description kept_options(std::uint64_t sequence) const noexcept {
-    if (failed_options_.empty() || sequence != failed_sequence_) return {};
-    return {&failed_options_,
-            [](const void* text, bounded_text& to) { to.add(static_cast<const bounded_text*>(text)->view()); }};
-  }
+  [[nodiscard]] description kept_options(std::uint64_t sequence) const noexcept;
 
   /// Returns a record for a non-blocking call, that is, a call that outlives the function that starts it. The caller
   /// must give the record back to `recycle`.
-  [[nodiscard]] call_record& acquire() {
-    call_record& call = *records_.acquire();
-    call.cost = {};
-    call.name = nullptr;
-    call.chosen = {};
-    call.error = {};
-    return call;
-  }
+  [[nodiscard]] call_record& acquire();
   void recycle(call_record& call) noexcept { records_.recycle(&call); }
   /// The handles of non-blocking calls, including calls that have ended.
   [[nodiscard]] link& handles() noexcept { return handles_; }
@@ -199,3 +149,7 @@ class call_table {
 } // namespace detail
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/endpoint/call_table-inl.hpp>
+#endif

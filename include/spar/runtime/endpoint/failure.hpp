@@ -32,41 +32,18 @@ class failure {
   /// Why the rank has failed; empty if no rank has failed.
   [[nodiscard]] std::string_view reason() const noexcept { return reason_.data(); }
   /// Throws `peer_failed` with the number of the failed rank and the reason for the failure.
-  [[noreturn, gnu::cold]] void raise_peer_failed() const {
-    raise<peer_failed>({"rank ", failed_rank_, failed_rank_ == rank_ ? " (this rank)" : "",
-                        " failed, so its communicator is dead: ", reason_.data()});
-  }
+  [[noreturn, gnu::cold]] void raise_peer_failed() const;
 
   /// Marks the communicator, which must be alive, as dead because rank `who` has failed for the reason `why`.
-  void set(rank_t who, std::string_view why) noexcept {
-    failed_rank_ = who;
-    reason_[why.copy(reason_.data(), max_text_length)] = '\0';
-    dead_ = true;
-  }
+  void set(rank_t who, std::string_view why) noexcept;
 
   /// Appends the text of the control message `part` to the reason why a peer has failed. Returns whether the reason is
   /// complete. While the reason of one peer is incomplete, ignores parts from other peers: one failure is enough.
-  [[nodiscard]] bool append(const control_message& part) noexcept {
-    if (length_ > 0 && part.source != source_) return false;
-    source_ = part.source;
-    const std::size_t length = std::min<std::size_t>(part.length, max_text_length - length_);
-    std::memcpy(arriving_.data() + length_, part.text.data(), length);
-    length_ += length;
-    return part.last != 0;
-  }
+  [[nodiscard]] bool append(const control_message& part) noexcept;
   /// Returns the complete reason, after `append` has returned true, and makes `append` start a new reason. Stores in
   /// `failed` the rank that has failed, with whose number the text begins. Throws `corrupt_message` if this is not the
   /// number of one of `ranks` ranks.
-  [[nodiscard]] std::string_view take_reason(rank_t& failed, rank_t ranks) {
-    const std::string_view text(arriving_.data(), std::exchange(length_, 0));
-    failed = -1;
-    if (text.size() >= sizeof(failed)) std::memcpy(&failed, text.data(), sizeof(failed));
-    if (failed < 0 || failed >= ranks) {
-      raise<corrupt_message>({"the reason of an abort by rank ", source_, " has ", text.size(),
-                              " bytes and names the rank ", failed, "; expected 0 to ", ranks - 1});
-    }
-    return text.substr(sizeof(failed));
-  }
+  [[nodiscard]] std::string_view take_reason(rank_t& failed, rank_t ranks);
 
  private:
   rank_t rank_;
@@ -79,3 +56,7 @@ class failure {
 };
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/endpoint/failure-inl.hpp>
+#endif

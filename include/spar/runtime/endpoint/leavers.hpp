@@ -39,26 +39,12 @@ class calls_of_leaver {
   using counts = std::array<std::uint64_t, 1 + max_names>; ///< of the calls without a name, and of each name
 
   /// The first `size` of `numbers`; those that follow are 0.
-  calls_of_leaver(const last_call& last, const counts& numbers, std::size_t size) noexcept {
-    text_.add({reinterpret_cast<const char*>(&last), sizeof(last)});
-    text_.add({reinterpret_cast<const char*>(numbers.data()), size * sizeof(numbers[0])});
-  }
+  calls_of_leaver(const last_call& last, const counts& numbers, std::size_t size) noexcept;
   /// What a rank that leaves says. Throws `corrupt_message` if `text`, which the rank `who` has sent, is malformed.
-  calls_of_leaver(rank_t who, std::string_view text) {
-    constexpr std::size_t size = sizeof(std::uint64_t), least = sizeof(last_call) + size;
-    if (text.size() < least || text.size() % size != 0) {
-      raise<corrupt_message>({"the calls of rank ", who, ", which has left, have ", text.size(),
-                              " bytes; expected a multiple of ", size, ", at least ", least});
-    }
-    text_.add(text);
-  }
+  calls_of_leaver(rank_t who, std::string_view text);
   [[nodiscard]] std::string_view text() const noexcept { return text_.view(); }
 
-  [[nodiscard, gnu::cold]] last_call last() const noexcept {
-    last_call last;
-    if (!text_.empty()) std::memcpy(static_cast<void*>(&last), text_.c_str(), sizeof(last));
-    return last;
-  }
+  [[nodiscard, gnu::cold]] last_call last() const noexcept;
   /// Whether the number of the calls with the name of the call `sequence` is known; false if that call has no name.
   [[nodiscard]] static bool counts_name(std::uint64_t sequence) noexcept {
     return sequence % max_in_flight - first_named < max_names; // without a name, the difference wraps around
@@ -68,27 +54,15 @@ class calls_of_leaver {
     return count(counts_name(sequence) ? 1 + sequence % max_in_flight - first_named : 0);
   }
   /// Whether the rank has certainly not taken part in the call `sequence`.
-  [[nodiscard, gnu::cold]] bool lack(std::uint64_t sequence) const noexcept {
-    const std::uint64_t number = sequence % max_in_flight, turn = sequence / max_in_flight;
-    if (number < first_named) return turn * first_named + number >= like(sequence);
-    return counts_name(sequence) && turn >= like(sequence);
-  }
+  [[nodiscard, gnu::cold]] bool lack(std::uint64_t sequence) const noexcept;
   /// Whether no message of the rank can be under way at the time `now`: `late` seconds have passed since the first call
   /// of this function, and since the time `since`, when a wait began (-1: none has begun).
-  [[nodiscard]] bool is_silent(double since, double now, double late) noexcept {
-    if (noticed_ < 0) noticed_ = now;
-    return now >= std::max(since < 0 ? now : since, noticed_) + late;
-  }
+  [[nodiscard]] bool is_silent(double since, double now, double late) noexcept;
   /// For a transport that cannot tell when the messages of the rank have arrived.
   void never_silent() noexcept { noticed_ = std::numeric_limits<double>::infinity(); }
 
  private:
-  [[nodiscard]] std::uint64_t count(std::size_t i) const noexcept {
-    std::uint64_t number = 0;
-    const std::size_t at = sizeof(last_call) + i * sizeof(number);
-    if (at + sizeof(number) <= text_.size()) std::memcpy(&number, text_.c_str() + at, sizeof(number));
-    return number;
-  }
+  [[nodiscard]] std::uint64_t count(std::size_t i) const noexcept;
   bounded_text text_;
   double noticed_ = -1; // the time of the first call of `is_silent`; -1 before
 };
@@ -101,27 +75,15 @@ class leavers {
 
   [[nodiscard]] bool any() const noexcept { return !all_.empty(); }
   /// The calls of the rank `who`, if it has left; else null.
-  [[nodiscard, gnu::cold]] calls_of_leaver* find(rank_t who) noexcept {
-    for (leaver* l = all_.first(); l != nullptr; l = l->next) {
-      if (l->who == who) return &l->calls;
-    }
-    return nullptr;
-  }
+  [[nodiscard, gnu::cold]] calls_of_leaver* find(rank_t who) noexcept;
   /// Notes that the rank `who` has left, after the calls that `text` says, and returns these calls. Throws
   /// `corrupt_message` if `text` is malformed.
-  [[gnu::cold]] calls_of_leaver& add(rank_t who, std::string_view text) {
-    if (calls_of_leaver* const known = find(who)) return *known;
-    auto* const l = new leaver{who, {who, text}};
-    all_.push_back(l);
-    return l->calls;
-  }
+  [[gnu::cold]] calls_of_leaver& add(rank_t who, std::string_view text);
   /// For how many seconds this rank still waits for a message of a rank of which it knows that it has left. 0 for a
   /// transport whose text `left` never overtakes other messages of the same rank.
   [[nodiscard]] double late() const noexcept { return late_; }
   void set_late(double seconds) noexcept { late_ = seconds; }
-  [[gnu::cold]] void clear() noexcept {
-    while (leaver* l = all_.pop_front()) delete l;
-  }
+  [[gnu::cold]] void clear() noexcept;
 
  private:
   struct leaver {
@@ -134,3 +96,7 @@ class leavers {
 };
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/endpoint/leavers-inl.hpp>
+#endif

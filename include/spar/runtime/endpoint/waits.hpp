@@ -33,30 +33,13 @@ class waits {
   void set_deadline(double seconds) noexcept { deadline_ = seconds; }
 
   /// Resumes all waiting coroutines because the communicator has died.
-  void wake_all(scheduler& ready) noexcept {
-    while (operation_record* r = active_.first()) r->wake(ready);
-    while (operation_record* r = idle_.first()) r->wake(ready);
-  }
+  void wake_all(scheduler& ready) noexcept;
   /// Makes the longest awaited operation of the call with the number `*sequence`, or of any call if `sequence` is null,
   /// fail with the error `why`. Returns false if none is awaited.
-  bool fail_one(const std::uint64_t* sequence, const std::exception_ptr& why, scheduler& ready) {
-    for (auto* r = active_.first(); r != nullptr; r = active_.after(*r)) {
-      if (r->tag < 0 || (sequence != nullptr && sequence_of(r->tag) != *sequence % max_in_flight)) continue;
-      r->error = why;
-      r->wake(ready);
-      return true;
-    }
-    return false;
-  }
+  bool fail_one(const std::uint64_t* sequence, const std::exception_ptr& why, scheduler& ready);
 
   /// Makes the longest awaited operation fail with the error `why`. Returns false if no operation is awaited.
-  bool fail_longest(const std::exception_ptr& why, scheduler& ready) {
-    operation_record* const r = active_.first();
-    if (r == nullptr) return false;
-    r->error = why;
-    r->wake(ready);
-    return true;
-  }
+  bool fail_longest(const std::exception_ptr& why, scheduler& ready);
 
   /// Timestamps new waits with `now`, calls `expired(r)` for the longest awaited operation `r` if its deadline has
   /// expired, and returns the time of the next deadline. Times are in seconds.
@@ -77,3 +60,7 @@ class waits {
 };
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/endpoint/waits-inl.hpp>
+#endif

@@ -48,86 +48,25 @@ class call_names {
  public:
   call_names() = default;
   call_names(const call_names&) = delete;
-  ~call_names() {
-    for (call_name* chain : chains_) {
-      while (chain != nullptr) delete std::exchange(chain, chain->next);
-    }
-  }
+  ~call_names();
 
   /// Returns the record of the name `text`; adds the record if the name is new. Throws `invalid_argument` if the name
   /// is new and the communicator already has 2048 names, or if a different name has the same hash.
-  call_name& find(std::string_view text) {
-    call_name& name = find(fnv1a(text));
-    if (name.text.empty()) name.text = text;
-    if (name.text != text) {
-      raise<invalid_argument>(
-          {"the names ", name.text.c_str(), " and ", text, " have the same hash: rename one of these collectives"});
-    }
-    return name;
-  }
+  call_name& find(std::string_view text);
 
   /// Stores in `calls[i]` the number of calls of the name with the number `first_named` + i, for i < `count`. Returns
   /// the least number of elements behind which all are 0.
-  [[gnu::cold]] std::size_t count_calls(std::uint64_t* calls, std::uint64_t count) const noexcept {
-    std::size_t size = 0;
-    for (const call_name* name : chains_) {
-      for (; name != nullptr; name = name->next) {
-        const std::uint64_t i = name->number - first_named;
-        if (name->calls == 0 || i >= count) continue;
-        calls[i] = name->calls;
-        size = i < size ? size : i + 1;
-      }
-    }
-    return size;
-  }
+  [[gnu::cold]] std::size_t count_calls(std::uint64_t* calls, std::uint64_t count) const noexcept;
 
   /// Only on rank 0: assigns the next number to `name`, and returns the text of the control message that sends this
   /// number to the other ranks.
-  [[nodiscard, gnu::cold]] std::string give_number(call_name& name) {
-    name.number = next_++;
-    std::string note(2 * sizeof(std::uint64_t), '\0');
-    std::memcpy(note.data(), &name.hash, sizeof(name.hash));
-    std::memcpy(note.data() + sizeof(name.hash), &name.number, sizeof(name.number));
-    return note;
-  }
+  [[nodiscard, gnu::cold]] std::string give_number(call_name& name);
   /// Reads `note`, the text of the control message in which rank 0 has sent the number of a name. Throws
   /// `corrupt_message` if the number is out of range, or if the name already has a different number.
-  [[gnu::cold]] call_name& take_number(std::string_view note) {
-    std::uint64_t hash = 0;
-    std::uint64_t number = 0;
-    if (note.size() == sizeof(hash) + sizeof(number)) {
-      std::memcpy(&hash, note.data(), sizeof(hash));
-      std::memcpy(&number, note.data() + sizeof(hash), sizeof(number));
-    }
-    if (number < first_named || number >= max_in_flight) {
-      raise<corrupt_message>({"a control message assigns the number ", number,
-                              " to a named collective; expected a number in [", first_named, ", ", max_in_flight, ")"});
-    }
-    call_name& name = find(hash);
-    if (name.number != 0 && name.number != number) {
-      raise<corrupt_message>({"a control message assigns the number ", number,
-                              " to a named collective that already has the number ", name.number});
-    }
-    name.number = number;
-    return name;
-  }
+  [[gnu::cold]] call_name& take_number(std::string_view note);
 
  private:
-  call_name& find(std::uint64_t hash) {
-    call_name*& chain = chains_[hash % chains_.size()];
-    for (call_name* n = chain; n != nullptr; n = n->next) {
-      if (n->hash == hash) return *n;
-    }
-    if (count_ >= max_in_flight - first_named) {
-      raise<invalid_argument>({"too many names of collectives: a communicator has at most ",
-                               max_in_flight - first_named, "; reuse names whose calls have ended"});
-    }
-    ++count_;
-    auto* name = new call_name;
-    name->hash = hash;
-    name->next = std::exchange(chain, name);
-    return *name;
-  }
+  call_name& find(std::uint64_t hash);
 
   std::array<call_name*, 256> chains_{}; // hash table: lists linked by `next`
   std::uint64_t count_ = 0;
@@ -137,3 +76,7 @@ class call_names {
 } // namespace detail
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/messages/call_names-inl.hpp>
+#endif

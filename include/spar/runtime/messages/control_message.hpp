@@ -50,28 +50,16 @@ struct control_message {
   }
   /// Throws `corrupt_message` if a field or the checksum of this message is invalid. `ranks` is the size of the
   /// communicator.
-  void validate(rank_t ranks) const {
-    if (checksum != expected_checksum() || what < purpose::abort || what > purpose::wait || last > 1 ||
-        length > text.size() || source < 0 || source >= ranks) {
-      raise<corrupt_message>({"a control message has a wrong checksum or a field out of range: checksum ", checksum,
-                              " (expected ", expected_checksum(), "), purpose ", static_cast<unsigned>(what),
-                              " (1 to 7), last ", last, " (0 or 1), length ", length, " (at most ", text.size(),
-                              "), source ", source, " (0 to ", ranks - 1, ")"});
-    }
-  }
+  void validate(rank_t ranks) const;
 };
 static_assert(sizeof(control_message) == 64 && std::is_trivially_copyable_v<control_message>);
 
 /// Returns the control message from `source`, for the purpose `what`, with the part of `text` that begins at the offset
 /// `at`.
-inline control_message part_of(control_message::purpose what, rank_t source, std::string_view text, std::size_t at) {
-  control_message part{.what = what, .source = source};
-  const std::size_t rest = std::min(text.size(), max_text_length) - at;
-  part.length = static_cast<std::uint8_t>(std::min(rest, part.text.size()));
-  part.last = rest <= part.text.size() ? 1 : 0;
-  if (part.length != 0) std::memcpy(part.text.data(), text.data() + at, part.length);
-  part.checksum = part.expected_checksum();
-  return part;
-}
+control_message part_of(control_message::purpose what, rank_t source, std::string_view text, std::size_t at);
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/messages/control_message-inl.hpp>
+#endif

@@ -25,36 +25,19 @@ class control_subscribers {
  public:
   control_subscribers() = default;
   control_subscribers(const control_subscribers&) = delete;
-  ~control_subscribers() {
-    while (early_message* note = early_.pop_front()) delete note;
-  }
+  ~control_subscribers();
 
   [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
   /// Assigns the next number to the subscriber `l`, and delivers the messages that have already arrived for this
   /// number. If the callback `on_message` throws, the subscriber is not added.
-  void add(control_subscriber& l) {
-    l.number = next_++;
-    while (early_message* note =
-               early_.take([&](const early_message& n) { return subscriber_number(n.text.view()) == l.number; })) {
-      const early_message received = *note;
-      delete note;
-      l.on_message(l.self, received.source, received.text.view());
-    }
-    all_.push_back(&l);
-  }
+  void add(control_subscriber& l);
   void remove(control_subscriber& l) noexcept {
     all_.take([&](const control_subscriber& other) { return &other == &l; });
   }
 
   /// Delivers a message to its subscriber, whose number is at the beginning of `text`. Keeps the message if no
   /// subscriber has had this number yet, and drops the message if the subscriber has been removed.
-  void deliver(rank_t source, std::string_view text) {
-    const std::uint32_t number = subscriber_number(text);
-    if (number >= next_) return early_.push_back(new early_message(source, text));
-    for (control_subscriber* l = all_.first(); l != nullptr; l = l->next) {
-      if (l->number == number) return l->on_message(l->self, source, text);
-    }
-  }
+  void deliver(rank_t source, std::string_view text);
 
  private:
   struct early_message {
@@ -75,3 +58,7 @@ class control_subscribers {
 };
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/messages/control_subscribers-inl.hpp>
+#endif

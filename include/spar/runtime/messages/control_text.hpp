@@ -14,33 +14,11 @@ class texts {
  public:
   texts() = default;
   texts(const texts&) = delete;
-  ~texts() {
-    while (begun* one = begun_.pop_front()) delete one;
-  }
+  ~texts();
 
   /// Adds `part` to its text. If `part` is the last part, returns the whole text, which is valid until the next call of
   /// `add`; otherwise returns null. Throws `corrupt_message` if the text has more than `max_text_length` characters.
-  [[gnu::cold]] const bounded_text* add(const control_message& part) {
-    begun* one = begun_.take([&](const begun& b) { return b.source == part.source && b.what == part.what; });
-    if (one == nullptr && part.last != 0) { // a text of one part, the common case, needs no allocation
-      last_ = {};
-      last_.add({part.text.data(), part.length});
-      return &last_;
-    }
-    if (one == nullptr) one = new begun{part.source, part.what};
-    const bool fits = one->whole.size() + part.length <= max_text_length;
-    one->whole.add({part.text.data(), part.length});
-    if (fits && part.last == 0) {
-      begun_.push_back(one);
-      return nullptr;
-    }
-    last_ = one->whole;
-    delete one;
-    if (!fits)
-      raise<corrupt_message>(
-          {"a text in control messages from rank ", part.source, " has more than ", max_text_length, " characters"});
-    return &last_;
-  }
+  [[gnu::cold]] const bounded_text* add(const control_message& part);
 
  private:
   struct begun {
@@ -54,3 +32,7 @@ class texts {
 };
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/messages/control_text-inl.hpp>
+#endif

@@ -94,24 +94,7 @@ struct header {
   [[nodiscard]] std::uint32_t expected_checksum() const noexcept { return crc32c(this, offsetof(header, checksum)); }
 
   /// Throws `corrupt_message` if the header is damaged or has another version of the wire format.
-  void validate() const {
-    if (magic != expected_magic) {
-      raise<corrupt_message>({"a message begins with ", magic, " instead of spar's magic number ", expected_magic});
-    }
-    if (version != current_version) {
-      raise<corrupt_message>(
-          {"a message has version ", version, " of the wire format, but this rank has version ", current_version});
-    }
-    if (checksum != expected_checksum()) {
-      raise<corrupt_message>(
-          {"the checksum of a message's header is wrong: expected ", expected_checksum(), ", got ", checksum});
-    }
-    constexpr std::uint64_t limit = std::uint64_t{1} << 58;
-    if (lengths[0] > limit || lengths[1] > limit || lengths[2] > limit) {
-      raise<corrupt_message>({"a message header has the piece sizes ", lengths[0], ", ", lengths[1], " and ",
-                              lengths[2], " bytes, but a piece has at most 2^58 bytes"});
-    }
-  }
+  void validate() const;
 };
 static_assert(sizeof(header) == 64 && std::is_trivially_copyable_v<header>);
 
@@ -152,11 +135,7 @@ inline payload_views pack(const payload_views& pieces, std::byte* block) noexcep
 }
 
 /// The checksum of a payload: the CRC-32C of the three CRC-32Cs of its `pieces`.
-inline std::uint32_t checksum_of(const payload_views& pieces) noexcept {
-  std::array<std::uint32_t, max_pieces> each{};
-  for (std::size_t i = 0; i < max_pieces; ++i) each[i] = crc32c(pieces[i].data(), pieces[i].size());
-  return crc32c(each.data(), sizeof(each));
-}
+std::uint32_t checksum_of(const payload_views& pieces) noexcept;
 
 /// The payload of a message that an algorithm sends. The send borrows the pieces until the send ends.
 struct payload {
@@ -194,9 +173,9 @@ struct message_pieces {
 class message_buffer {
  public:
   /// Creates a destination whose payloads are in memory of the transport or in `memory`, usually the rank's pool.
-  [[gnu::noinline]] explicit message_buffer(std::pmr::memory_resource& memory) noexcept : memory_(&memory) {}
+  [[gnu::noinline]] SPAR_INLINE explicit message_buffer(std::pmr::memory_resource& memory) noexcept;
   message_buffer(const message_buffer&) = delete;
-  [[gnu::noinline]] ~message_buffer() { end_loan(); }
+  [[gnu::noinline]] SPAR_INLINE ~message_buffer();
 
   /// Makes the transport write piece `i` to `destination`. The piece must have exactly the size of `destination`;
   /// otherwise `check_fit` throws `mismatch`.
@@ -219,12 +198,7 @@ class message_buffer {
   [[nodiscard]] const header& head() const noexcept { return head_; }
 
   /// Throws `corrupt_message` if the checksum of the payload differs from the checksum in the header.
-  void verify_payload() const {
-    if (head_.payload_checksum != checksum_of(pieces_)) {
-      raise<corrupt_message>({"the checksum of a message's payload is wrong: expected ", head_.payload_checksum,
-                              ", got ", checksum_of(pieces_)});
-    }
-  }
+  void verify_payload() const;
 
   /// The payload that has arrived.
   [[nodiscard]] const payload_views& pieces() const noexcept { return pieces_; }
@@ -238,10 +212,7 @@ class message_buffer {
 
   /// Returns the memory of the payload to its owner: the pool, the transport or, with in-process ranks, the sender,
   /// whose send then ends.
-  [[gnu::noinline]] void release() noexcept {
-    end_loan();
-    storage_.reset();
-  }
+  void release() noexcept;
   /// Gives back memory that this message_buffer has borrowed from a sender or the transport, but keeps memory from the
   /// pool for the next message.
   void end_loan() noexcept {
@@ -276,39 +247,15 @@ class message_buffer {
   }
 
   /// Throws `mismatch` if the size of a piece differs from the size set by `place` or `expect`.
-  void check_fit() const {
-    if (fits()) return;
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      if (head_.lengths[i] != sizes_[i]) {
-        raise<mismatch>({"piece ", i, " of a message has ", head_.lengths[i], " bytes, but the receiver expects ",
-                         sizes_[i], " bytes"});
-      }
-    }
-  }
+  void check_fit() const;
 
   /// Throws `corrupt_message` unless the pieces that have arrived have the sizes that the header names. Called before
   /// the pieces are copied to memory of these sizes, because the channel checks the header only later.
-  void check_sizes(const payload_views& pieces) const {
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      if (head_.lengths[i] != pieces[i].size()) {
-        raise<corrupt_message>({"the header of a message names ", head_.lengths[i], " bytes for piece ", i,
-                                ", but the piece has ", pieces[i].size(), " bytes"});
-      }
-    }
-  }
+  void check_sizes(const payload_views& pieces) const;
 
   /// Returns the memory for piece `i`, whose size is in the header that has arrived. Pieces for which `place` has not
   /// chosen a place share a block of memory from the pool.
-  std::span<std::byte> destination(std::size_t i) {
-    std::span<std::byte> to = places_[i];
-    if (to.data() == nullptr) {
-      const std::size_t all = padded_bytes(head_.lengths, max_pieces);
-      if (storage_.size() < all) storage_ = buffer<std::byte>(*memory_, all);
-      to = storage_.span().subspan(padded_bytes(head_.lengths, i), head_.lengths[i]);
-    }
-    pieces_[i] = to;
-    return to;
-  }
+  std::span<std::byte> destination(std::size_t i);
 
   /// Borrows the memory of the `pieces` from `lender` until `end_loan` returns the memory by `give_back(lender)`;
   /// `loan` is that of a payload in device memory.
@@ -336,20 +283,11 @@ class message_buffer {
   }
 
   /// Copies each of the `pieces` to its destination: see `destination`.
-  void copy_from(const payload_views& pieces) {
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      if (!pieces[i].empty()) std::memcpy(destination(i).data(), pieces[i].data(), pieces[i].size());
-    }
-  }
+  void copy_from(const payload_views& pieces);
 
  private:
   /// Throws `corrupt_message` if the size of piece `i` is not a multiple of `size` bytes, the size of an element.
-  [[gnu::noinline]] void check_length(std::size_t i, std::size_t size) const {
-    if (pieces_[i].size() % size != 0) {
-      raise<corrupt_message>({"the size of piece ", i, " of a message, ", pieces_[i].size(),
-                              " bytes, is not a multiple of the element size of ", size, " bytes"});
-    }
-  }
+  void check_length(std::size_t i, std::size_t size) const;
 
   std::pmr::memory_resource* memory_;
   header head_{};
@@ -366,3 +304,7 @@ class message_buffer {
 };
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/messages/message-inl.hpp>
+#endif

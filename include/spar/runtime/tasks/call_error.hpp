@@ -26,17 +26,7 @@ class call_error {
   /// Stores the exception that is being handled and aborts, unless a stored exception is its cause: the first one is
   /// the cause of all later ones. But any other exception takes the place of `peer_failed`: the coroutine that has
   /// failed may wait for its turn while the others already learn that the communicator is dead.
-  [[gnu::cold]] void note() noexcept {
-    try {
-      throw;
-    } catch (const peer_failed&) {
-      if (!error_) error_ = std::current_exception();
-    } catch (...) {
-      if (!caused_here_) error_ = std::current_exception();
-      caused_here_ = true;
-    }
-    if (abort_ != nullptr) abort_(net_, error_);
-  }
+  [[gnu::cold]] void note() noexcept;
   /// Throws the stored exception.
   [[noreturn, gnu::cold]] void rethrow() const { std::rethrow_exception(error_); }
 
@@ -48,3 +38,7 @@ class call_error {
 };
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/tasks/call_error-inl.hpp>
+#endif

@@ -56,20 +56,10 @@ class scheduler {
 
   /// Appends the suspended coroutine `ready` to the queue. Takes no memory for a spar::task; coroutines of other types
   /// may need memory if more than `spare` of them are ready.
-  [[gnu::noinline]] void post(std::coroutine_handle<> ready) {
-    if (end_ == queue_.size()) compact();
-    queue_.data()[end_++] = ready;
-  }
+  void post(std::coroutine_handle<> ready);
 
   /// Removes the coroutine `gone`, which is about to be destroyed, from the queue.
-  void forget(std::coroutine_handle<> gone) noexcept {
-    std::coroutine_handle<>* const queue = queue_.data();
-    std::size_t kept = next_;
-    for (std::size_t i = next_; i < end_; ++i) {
-      if (queue[i] != gone) queue[kept++] = queue[i];
-    }
-    end_ = kept;
-  }
+  void forget(std::coroutine_handle<> gone) noexcept;
 
   /// From now on, `run` polls `work`, until `work` leaves the ring of polled work.
   void add(detail::polled_work& work) noexcept { work.join_before(polled_); }
@@ -78,16 +68,7 @@ class scheduler {
 
   /// Polls what has been added, if anything. Then resumes ready coroutines, including those that become ready
   /// meanwhile, until the queue is empty or the scheduler is paused.
-  void run() {
-    if (polls()) poll();
-    const bool within = std::exchange(running_, true);
-    while (next_ < end_ && !paused_) {
-      const auto ready = queue_.data()[next_++];
-      if (next_ == end_) next_ = end_ = 0; // reuses the space of resumed coroutines, so that the queue seldom grows
-      ready.resume();
-    }
-    running_ = within;
-  }
+  void run();
   /// Whether `run` is resuming a coroutine.
   [[nodiscard]] bool running() const noexcept { return running_; }
 
@@ -109,28 +90,12 @@ class scheduler {
   };
 
  private:
-  [[gnu::noinline]] void poll() const {
-    for (detail::link* next = &polled_.after(); next != &polled_;) {
-      const auto& work = static_cast<const detail::polled_work&>(*next);
-      next = &next->after(); // `work` leaves the ring if no coroutine waits for it any more
-      work.poll();
-    }
-  }
+  void poll() const;
   static std::pmr::memory_resource& heap() { return *std::pmr::new_delete_resource(); }
 
-  [[gnu::cold]] void grow() {
-    buffer<std::coroutine_handle<>> larger(heap(), 2 * queue_.size());
-    std::memcpy(static_cast<void*>(larger.data()), queue_.data(), end_ * sizeof(std::coroutine_handle<>));
-    queue_ = std::move(larger);
-    room_ = queue_.size() / 2 - spare;
-  }
+  [[gnu::cold]] void grow();
   /// Moves the ready coroutines to the beginning of the queue, whose capacity is more than twice their number.
-  [[gnu::cold]] void compact() {
-    if (next_ == 0) return grow();
-    end_ -= next_;
-    std::memmove(static_cast<void*>(queue_.data()), queue_.data() + next_, end_ * sizeof(std::coroutine_handle<>));
-    next_ = 0;
-  }
+  [[gnu::cold]] void compact();
 
   static constexpr std::size_t spare = 8; // room for coroutines that are no spar::task
 
@@ -146,3 +111,7 @@ class scheduler {
 };
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/tasks/scheduler-inl.hpp>
+#endif

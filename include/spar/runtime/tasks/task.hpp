@@ -100,11 +100,7 @@ class promise_base {
   [[gnu::always_inline]] static void* operator new(std::size_t size, Args&... args) {
     return allocate(size, scheduler_among(args...));
   }
-  [[gnu::noinline]] static void operator delete(void* frame, std::size_t) noexcept {
-    auto* p = static_cast<std::byte*>(frame) - frame_prefix;
-    const prefix kept = *reinterpret_cast<prefix*>(p);
-    kept.memory->deallocate(p, kept.size, frame_prefix);
-  }
+  static void operator delete(void* frame, std::size_t) noexcept;
 
   [[nodiscard]] std::suspend_never initial_suspend() const noexcept { return {}; }
 
@@ -115,10 +111,7 @@ class promise_base {
     return {};
   }
 
-  [[gnu::cold]] void unhandled_exception() noexcept {
-    error_ = std::current_exception();
-    if (call_ != nullptr) call_->note(); // before the callers of the coroutine unwind
-  }
+  [[gnu::cold]] void unhandled_exception() noexcept;
 
   template <class Awaiter>
   auto await_transform(Awaiter&& awaiter) const noexcept {
@@ -131,22 +124,10 @@ class promise_base {
   void rethrow() const {
     if (error_) throw_error();
   }
-  [[noreturn, gnu::cold]] static void throw_taken() {
-    raise<invalid_argument>({"the result of this call was already taken; wait() or co_await gives it only once, so "
-                             "keep it in a variable"});
-  }
+  [[noreturn, gnu::cold]] static void throw_taken();
 
   /// Destroys the coroutine `self`, which may still be suspended.
-  void end(std::coroutine_handle<> self) noexcept {
-    scheduler* const ready = finished_ ? nullptr : scheduler_;
-    // The scheduler must not resume `self`: destructors in the frame may make progress and so run the scheduler.
-    if (ready != nullptr) ready->forget(self);
-    self.destroy();
-    if (ready == nullptr) return;
-    // Removes `self` again: by cancelling one operation, a destructor may have ended another, and so made `self` ready.
-    ready->forget(self);
-    ready->leave();
-  }
+  void end(std::coroutine_handle<> self) noexcept;
 
   scheduler* scheduler_;
   call_error* call_; // of the call to which the coroutine belongs; null if it belongs to none
@@ -155,13 +136,7 @@ class promise_base {
   bool finished_ = false;
 
  private:
-  [[gnu::noinline]] static void* allocate(std::size_t size, scheduler& ready) {
-    ready.make_room();
-    pool& memory = ready.memory();
-    auto* p = static_cast<std::byte*>(memory.allocate(size + frame_prefix, frame_prefix));
-    ::new (p) prefix{&memory, size + frame_prefix};
-    return p + frame_prefix;
-  }
+  static void* allocate(std::size_t size, scheduler& ready);
 
   struct prefix {
     pool* memory;
@@ -169,7 +144,7 @@ class promise_base {
   };
   static constexpr std::size_t frame_prefix = sizeof(prefix);
 
-  [[noreturn, gnu::cold]] void throw_error() const { std::rethrow_exception(error_); }
+  [[noreturn, gnu::cold]] void throw_error() const;
 };
 
 template <class T>
@@ -269,3 +244,7 @@ class [[nodiscard]] task {
 };
 
 } // namespace spar::inline v0_1
+
+#ifndef SPAR_COMPILED
+#include <spar/runtime/tasks/task-inl.hpp>
+#endif
