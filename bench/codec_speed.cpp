@@ -4,10 +4,11 @@
 // other, so that other work on the machine disturbs all of them alike. The addition of 2^20 floats is the pass of the
 // network model (`gamma_dense`), in which codecs state their cost.
 #include <spar/core/op.hpp>
-#include <spar/storage/codec.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/mx.hpp>
 #include <spar/storage/packed.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/storage/zfp.hpp>
 
 #include <algorithm>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Includes the parts of the library that most programs need, and nothing that requires MPI or CUDA:
 //
-// - system/collectives.hpp: allreduce and the other collectives; collective/allreduce/compose.hpp: `compose`, `sparcml`
-// - system/published.hpp: ok_topk, topka, gtopk, gaussiank and the other published systems
-// - optimizer/error_feedback.hpp: `error_feedback`, around any composition; optimizer/sgd.hpp: `sgd_step`
-// - selector/, storage/codec.hpp: the selectors, such as exact_topk, and the codecs of dense values
+// - allreduce.hpp: allreduce, the other collectives, and `compose`
+// - topk.hpp: the selectors, error feedback, and ok_topk, topka, gtopk, gaussiank and the other published systems
+// - storage/qsgd.hpp, storage/short_float.hpp: the codecs qsgd, as_half and as_bfloat16
 // - transport/threads.hpp: ranks that are threads of one process
+// - system/fused.hpp, system/set_network.hpp, runtime/progress_thread.hpp, transport/counting.hpp
+//
+// A program that includes only the headers that it needs of this list compiles faster.
 //
 // A program includes one of these for other transports, all with spar.hpp: mpi.hpp, nccl.hpp, sim.hpp (the simulated
 // network). Values in device memory: on_device.cuh, cuda_feedback.cuh, cuda.hpp. Headers for the rest: tree.hpp (trees,
@@ -15,18 +17,13 @@
 // models), transport/faulty.hpp, transport/tracing.hpp.
 #pragma once
 
-#include <spar/optimizer/sgd.hpp>
+#include <spar/allreduce.hpp>
 #include <spar/runtime/progress_thread.hpp>
-#include <spar/selector/bucket_topk.hpp>
-#include <spar/selector/exact_topk.hpp>
-#include <spar/selector/gaussian.hpp>
-#include <spar/selector/nonzeros.hpp>
-#include <spar/selector/threshold_reuse.hpp>
-#include <spar/storage/keep_largest.hpp>
-#include <spar/system/collectives.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/system/fused.hpp>
-#include <spar/system/published.hpp>
 #include <spar/system/set_network.hpp>
+#include <spar/topk.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/threads.hpp>
 #include <spar/version.hpp>

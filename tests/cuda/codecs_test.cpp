@@ -5,9 +5,10 @@
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
-#include <spar/storage/codec.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 #include <spar/storage/kernel/short_floats.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,10 @@
 #include <spar/collective/compressed/bound.hpp>
 #include <spar/selector/nonzeros.hpp>
 #include <spar/spar.hpp>
-#include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/storage/zfp.hpp>
 #include <spar/strided.hpp>
 #include <spar/topology/flex_plan.hpp>

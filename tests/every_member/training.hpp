@@ -8,8 +8,8 @@
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/gaussian.hpp>
 #include <spar/spar.hpp>
-#include <spar/storage/codec.hpp>
 #include <spar/storage/coded.hpp>
+#include <spar/storage/qsgd.hpp>
 #include <spar/system/eager_sgd.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/partial_allreduce.hpp>

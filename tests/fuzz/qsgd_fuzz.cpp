@@ -3,7 +3,7 @@
 // written.
 #include "fuzz/fuzz.hpp"
 
-#include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
 
 #include <limits>
 

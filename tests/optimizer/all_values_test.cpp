@@ -6,7 +6,7 @@
 #include <spar/collective/allreduce/compose.hpp>
 #include <spar/collective/allreduce/gather_and_merge.hpp>
 #include <spar/optimizer/error_feedback.hpp>
-#include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 

@@ -7,7 +7,7 @@
 #include <spar/collective/allreduce/compose.hpp>
 #include <spar/optimizer/error_feedback.hpp>
 #include <spar/selector/exact_topk.hpp>
-#include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
 
 #include <gtest/gtest.h>
 

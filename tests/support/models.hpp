@@ -9,6 +9,8 @@
 #include <spar/storage/coded.hpp>
 #include <spar/storage/mx.hpp>
 #include <spar/storage/packed.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/storage/zfp.hpp>
 #include <spar/tree.hpp>
 

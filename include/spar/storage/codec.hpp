@@ -11,8 +11,6 @@
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/rows.hpp>
 #include <spar/core/util/algobase.hpp>
-#include <spar/storage/kernel/qsgd.hpp>
-#include <spar/storage/kernel/short_floats.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -173,56 +171,6 @@ template <element T, class Index>
 
 namespace storage {
 
-/// QSGD: encodes each value in `Bits` bits, with one scale per bucket of `bucket` values, rounding stochastically
-/// without bias (Alistarh et al. 2017; SparCML, section 6). Each block starts a new bucket. Supports only
-/// floating-point values.
-template <int Bits>
-struct qsgd {
-  static constexpr slot fills = slot::storage;
-  static constexpr std::string_view name = Bits == 2 ? "qsgd2" : Bits == 4 ? "qsgd4" : "qsgd8";
-  static_assert(Bits == 2 || Bits == 4 || Bits == 8, "storage::qsgd<Bits> encodes a value in 2, 4 or 8 bits");
-
-  std::size_t bucket = 1024; ///< the number of values that share a scale, at least 1
-  std::uint64_t seed = 0;    ///< the seed of the stochastic rounding
-
-  /// The size of the encoding of `count` values, in bytes. Throws `invalid_argument` if `bucket` is 0.
-  template <element T>
-    requires is_floating<T>
-  [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const {
-    return kernel::qsgd_codec<Bits>::template encoded_bytes<T>(count, bucket);
-  }
-  template <element T>
-  void encode(std::span<const T> values, std::span<std::byte> out, block_position position) const {
-    detail::check_room<T>(*this, values.size(), out.size());
-    kernel::qsgd_codec<Bits>::encode(values.data(), values.size(), bucket, out.data(), seed, position.call,
-                                     position.first);
-  }
-  template <element T>
-  void decode(std::span<const std::byte> in, std::span<T> out) const {
-    detail::check_room<T>(*this, out.size(), in.size());
-    kernel::qsgd_codec<Bits>::decode(in.data(), out.size(), bucket, out.data());
-  }
-  void options(auto&& f) const { f("bucket", bucket), f("seed", seed); }
-  /// The distance of two levels, and the rounding of the decoded value to T.
-  template <element T>
-  [[nodiscard]] static constexpr double relative_error() noexcept {
-    const double rounding = code_of<T> == element_code::bfloat16  ? 0x1p-8
-                            : code_of<T> == element_code::float16 ? 0x1p-11
-                                                                  : 0;
-    return 1.0 / kernel::qsgd_codec<Bits>::levels + 0x1p-20 + rounding;
-  }
-  /// The rounding of a decoded value to a subnormal number of T.
-  template <element T>
-  [[nodiscard]] static constexpr double absolute_error() noexcept {
-    return spar::detail::smallest_of<T>;
-  }
-  /// The seconds to encode or decode a value, with AVX2. Other processors encode three times as slowly.
-  template <element T>
-  [[nodiscard]] static constexpr double cost(const network_model& network) noexcept {
-    return 2.5 * network.gamma_dense;
-  }
-};
-
 /// Sends dense values as they are in memory, without compression.
 struct dense {
   static constexpr slot fills = slot::storage;
@@ -257,64 +205,6 @@ struct dense {
     return network.gamma_dense;
   }
 };
-
-/// Encodes each floating-point value in two bytes, rounded to nearest. NaN stays NaN, and infinities stay infinite.
-/// `can_encode` returns false for a block with a finite value that would become infinite. `Code` is `kernel::half_code`
-/// or `kernel::bfloat16_code`.
-template <class Code>
-struct short_float {
-  static constexpr slot fills = slot::storage;
-  static constexpr std::string_view name = std::same_as<Code, kernel::half_code> ? "half" : "bfloat16";
-
-  static constexpr void options(auto&&) noexcept {}
-
-  template <element T>
-    requires is_floating<T>
-  [[nodiscard]] static constexpr std::size_t encoded_bytes(std::size_t count) noexcept {
-    return 2 * count;
-  }
-  template <element T>
-  [[nodiscard]] static bool can_encode(std::span<const T> values) noexcept {
-    return static_cast<float>(kernel::largest_finite(values.data(), values.size())) < kernel::short_limit<Code, T>;
-  }
-  template <element T>
-  static void encode(std::span<const T> values, std::span<std::byte> out, block_position) {
-    detail::check_room<T>(short_float{}, values.size(), out.size());
-    kernel::encode_short<Code>(values.data(), values.size(), out.data());
-  }
-  template <element T>
-  static void decode(std::span<const std::byte> in, std::span<T> out) {
-    detail::check_room<T>(short_float{}, out.size(), in.size());
-    kernel::decode_short<Code>(in.data(), out.size(), out.data());
-  }
-  /// Decodes `in`, and adds the values to `inout`. Throws `invalid_argument` if `in` is too short.
-  template <element T>
-  static void decode_and_add(std::span<const std::byte> in, std::span<T> inout) {
-    detail::check_room<T>(short_float{}, inout.size(), in.size());
-    kernel::decode_short<Code, true>(in.data(), inout.size(), inout.data());
-  }
-  /// An upper bound on the relative error of each value, except for values so small that the code has fewer bits of
-  /// precision.
-  template <element T>
-  [[nodiscard]] static constexpr double relative_error() noexcept {
-    return Code::relative_error;
-  }
-  /// Half the smallest number of the code, and the rounding of a decoded value to a subnormal number of T.
-  template <element T>
-  [[nodiscard]] static constexpr double absolute_error() noexcept {
-    return Code::smallest / 2 + spar::detail::smallest_of<T>;
-  }
-  /// The seconds to encode or decode a value, with AVX2. Other processors take up to six times as long.
-  template <element T>
-  [[nodiscard]] static constexpr double cost(const network_model& network) noexcept {
-    return 1.5 * network.gamma_dense;
-  }
-};
-
-/// Encodes values as bfloat16, the upper half of an IEEE binary32: 8 bits of precision, with the range of float.
-using as_bfloat16 = short_float<kernel::bfloat16_code>;
-/// Encodes values as IEEE binary16: 11 bits of precision, for magnitudes up to 65504.
-using as_half = short_float<kernel::half_code>;
 
 } // namespace storage
 } // namespace spar::inline v0_1

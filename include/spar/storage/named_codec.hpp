@@ -7,6 +7,8 @@
 #include <spar/core/util/parallel.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/mx.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/storage/zfp.hpp>
 
 #include <array>

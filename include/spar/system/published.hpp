@@ -12,7 +12,8 @@
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
 #include <spar/selector/threshold_reuse.hpp>
-#include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/storage.hpp>
 
 #include <cstdint>
 

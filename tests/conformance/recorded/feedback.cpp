@@ -3,7 +3,7 @@
 #include "conformance/recorded/systems.hpp"
 
 #include <spar/selector/bucket_topk.hpp>
-#include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
 #include <spar/system/eager_sgd.hpp>
 #include <spar/system/published.hpp>
 

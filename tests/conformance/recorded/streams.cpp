@@ -2,7 +2,8 @@
 // The recorded allreduces of sparse streams, one per line.
 #include "conformance/recorded/systems.hpp"
 
-#include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 
 namespace spar_test::recorded {
 

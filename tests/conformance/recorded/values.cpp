@@ -4,7 +4,8 @@
 
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/nonzeros.hpp>
-#include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/storage/zfp.hpp>
 
 namespace spar_test::recorded {

@@ -14,6 +14,8 @@
 #include <spar/selector/exact_topk.hpp>
 #include <spar/selector/gaussian.hpp>
 #include <spar/selector/threshold_reuse.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/storage/zfp.hpp>
 
 #include <benchmark/benchmark.h>

@@ -3,6 +3,7 @@
 #include "../kernels.hpp"
 
 #include <spar/selector/exact_topk.hpp>
+#include <spar/storage/short_float.hpp>
 #include <spar/storage/storage.hpp>
 
 int main(int argc, char** argv) {

@@ -5,6 +5,8 @@
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
 #include <spar/storage/codec.hpp>
+#include <spar/storage/qsgd.hpp>
+#include <spar/storage/short_float.hpp>
 
 #include <cstddef>
 #include <cstdint>
