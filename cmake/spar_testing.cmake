@@ -197,14 +197,14 @@ function(spar_add_fuzz_target name)
 endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
-#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE] [ONE_LIBRARY] [EXTENDED])
+#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE] [ONE_LIBRARY] [EXTENDED] [COMPILED])
 # Adds the test layer.name.<flavour>.<p> for every MPI library and every number of ranks p; tests of FULL_RANKS have the
 # label full. HOSTS adds layer.name.<flavour>.hosts, which runs over emulated hosts with these numbers of ranks. The
 # quick set has hosts, and tests with ONE_LIBRARY, only for the first MPI library. With sanitizers, only the first MPI
 # library is tested. The program is a GoogleTest program with the main() of
-# tests/support/mpi_main.cpp, unless OWN_MAIN is given.
+# tests/support/mpi_main.cpp, unless OWN_MAIN is given. COMPILED links the compiled library.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE;ONE_LIBRARY;EXTENDED" "HOSTS;TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE;ONE_LIBRARY;EXTENDED;COMPILED" "HOSTS;TIMEOUT"
                         "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
@@ -234,13 +234,16 @@ function(spar_add_mpi_test path)
     endif()
     set(target ${test_target}_test_${flavour})
     set(precompiled NONE)
-    if(NOT arg_OWN_MAIN)
+    set(compiled "")
+    if(arg_COMPILED)
+      set(compiled spar_compiled_mpi_${flavour})
+    elseif(NOT arg_OWN_MAIN)
       set(precompiled spar_test_base_${flavour})
     elseif(arg_LARGE)
       set(precompiled spar_precompiled) # which the quick set compiles anyway
     endif()
-    spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${arg_LIBRARIES}
-                     PRECOMPILED ${precompiled} ${full})
+    spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_mpi_${flavour} ${compiled}
+                     ${arg_LIBRARIES} PRECOMPILED ${precompiled} ${full})
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     if(arg_LARGE)
       spar_lighten(${target})
