@@ -92,10 +92,21 @@ struct in_slabs : spar::algorithm_defaults {
     co_await algorithm(net, x, op);
   }
 };
+/// The same over a tree of two hosts.
+struct slabs_on_tree : spar::algorithm_defaults {
+  static constexpr std::string_view name = "slabs_on_tree";
+  template <class Net, class Op>
+  spar::task<void> operator()(spar::channel<Net> net, std::span<float> x, Op op) const& {
+    const spar::tree_plans plans(two_hosts(net.size()));
+    const spar::storage::zfp_field field{.shape = {5, 4, x.size() / 20}, .accuracy = 0.01};
+    const auto algorithm = spar::flexreduce(plans, field);
+    co_await algorithm(net, x, op);
+  }
+};
 template <class... Others>
 testing::Types<Others...,
 #if SPAR_ALL_CASES
-               dense<in_slabs<spar::recursive_doubling>>, dense<in_slabs<spar::two_shot>>,
+               dense<slabs_on_tree>, dense<in_slabs<spar::recursive_doubling>>, dense<in_slabs<spar::two_shot>>,
                dense<in_slabs<spar::one_shot>>, dense<in_slabs<spar::rabenseifner>>, dense<in_slabs<spar::dsar_split>>,
 #endif
                dense<in_slabs<spar::ring>>>

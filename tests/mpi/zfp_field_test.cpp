@@ -3,6 +3,8 @@
 // shapes differ.
 #include <spar/mpi.hpp>
 #include <spar/storage/zfp_field.hpp>
+#include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -32,7 +34,7 @@ std::vector<float> brought(spar::rank_t rank, std::size_t n) {
 
 /// One rank's results, in all modes by all schedules, for messages that are enclosed in a header and for long ones.
 template <class Net>
-std::vector<std::vector<float>> all_results(Net& net) {
+std::vector<std::vector<float>> all_results(Net& net, const spar::tree_plans& plans) {
   std::vector<std::vector<float>> results;
   for (const std::size_t planes : {29U, 1200U}) {
     const auto add = [&](const auto& algorithm) {
@@ -49,6 +51,7 @@ std::vector<std::vector<float>> all_results(Net& net) {
       add(spar::compose(store, spar::one_shot{.piece = 5000}));
       add(spar::compose(store, spar::rabenseifner{}));
       add(spar::compose(store, spar::dsar_split{}));
+      add(spar::flexreduce(plans, store));
     }
   }
   return results;
@@ -56,10 +59,11 @@ std::vector<std::vector<float>> all_results(Net& net) {
 
 TEST(mpi_zfp_field, has_the_bits_that_threads_have) {
   spar::mpi net{MPI_COMM_WORLD};
-  const auto over_mpi = all_results(net);
+  const spar::tree_plans plans(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)));
+  const auto over_mpi = all_results(net, plans);
   std::vector<std::vector<std::vector<float>>> among_threads(static_cast<std::size_t>(net.size()));
   spar::thread_group group(net.size());
-  group.run([&](spar::threads& own) { among_threads[static_cast<std::size_t>(own.rank())] = all_results(own); });
+  group.run([&](spar::threads& own) { among_threads[static_cast<std::size_t>(own.rank())] = all_results(own, plans); });
   ASSERT_EQ(over_mpi.size(), among_threads[0].size());
   for (std::size_t c = 0; c < over_mpi.size(); ++c) {
     ASSERT_EQ(over_mpi[c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;

@@ -9,12 +9,14 @@
 #include <spar/storage/named_codec.hpp>
 #include <spar/storage/zfp_field.hpp>
 #include <spar/system/collectives.hpp>
+#include <spar/topology/hosts.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 #include <zfp.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -23,6 +25,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spar_test {
@@ -234,13 +237,14 @@ TYPED_TEST(zfp_field, refuses_bytes_that_no_rank_writes) {
   }
 }
 
-/// Calls `f` with each schedule that takes fields on a flat topology.
+/// Calls `f` with each schedule that takes fields.
 template <class F>
 void for_each_schedule(const F& f) {
   f(spar::ring{});
   f(spar::recursive_doubling{});
   f(spar::rabenseifner{});
   f(spar::dsar_split{});
+  f(spar::chains{});
   f(spar::two_shot{});
   f(spar::one_shot{});
 }
@@ -330,8 +334,10 @@ static_assert(takes_fields<spar::two_shot> && takes_fields<spar::one_shot>);
 static_assert(takes_fields<spar::rabenseifner> && takes_fields<spar::dsar_split>);
 static_assert(takes_fields<spar::split_allgather<>> && !takes_fields<spar::ssar_split>);
 static_assert(!takes_fields<spar::cheapest>);
-static_assert(!composes<verdict_of<everything, storage, spar::on_tree, spar::two_shot>>);
-static_assert(!composes<verdict_of<everything, storage, spar::on_tree, spar::chains>>);
+static_assert(composes<verdict_of<everything, storage, spar::on_tree, spar::two_shot>>);
+static_assert(composes<verdict_of<everything, storage, spar::on_tree, spar::chains>>);
+static_assert(!composes<verdict_of<everything, storage, spar::on_plan, spar::chains>>);
+static_assert(!composes<verdict_of<everything, storage, spar::on_tree, spar::cheapest>>);
 
 template <class T, class Algorithm>
 struct allreduce_of {
@@ -354,15 +360,24 @@ std::vector<T> sum_of(mode where, spar::rank_t ranks, const std::vector<std::vec
   return sums[0];
 }
 
+/// Noise of each rank, and its exact sum.
 template <class T>
-void expect_bounded_sums(mode where, spar::rank_t ranks, const shape& of) {
-  constexpr double accuracy = 1e-2;
+std::pair<std::vector<std::vector<T>>, std::vector<double>> noise_of_ranks(spar::rank_t ranks, const shape& of) {
   std::vector<std::vector<T>> x;
   std::vector<double> exact(length(of));
   for (spar::rank_t r = 0; r < ranks; ++r) {
     x.push_back(noise<T>(length(of), static_cast<std::uint64_t>(r) + 10));
     for (std::size_t i = 0; i < exact.size(); ++i) exact[i] += static_cast<double>(x.back()[i]);
   }
+  return {std::move(x), std::move(exact)};
+}
+
+template <class T>
+void expect_bounded_sums(mode where, spar::rank_t ranks, const shape& of) {
+  constexpr double accuracy = 1e-2;
+  const auto all = noise_of_ranks<T>(ranks, of);
+  const auto& x = all.first;
+  const auto& exact = all.second;
   const storage codec{.shape = of, .accuracy = accuracy};
   const auto expect = [&](auto by, int encodings) {
     const auto sum = sum_of(where, ranks, x, spar::compose(codec, by));
@@ -392,6 +407,81 @@ void expect_bounded_sums(mode where, spar::rank_t ranks, const shape& of) {
   expect_bits(spar::one_shot{.piece = 100});
   expect_bits(spar::rabenseifner{});
   expect_bits(spar::dsar_split{});
+}
+
+/// A tree of racks with two hosts, which alternate between one and two ranks.
+spar::tree racks(spar::rank_t ranks) {
+  spar::tree_node root;
+  for (spar::rank_t r = 0; r < ranks;) {
+    spar::tree_node rack;
+    for (spar::rank_t host = 0; host < 2 && r < ranks; ++host) {
+      spar::tree_node of;
+      for (spar::rank_t i = 0; i <= host && r < ranks; ++i) of.children.push_back({.rank = r++});
+      rack.children.push_back(std::move(of));
+    }
+    root.children.push_back(std::move(rack));
+  }
+  return spar::tree(root);
+}
+
+/// The largest number of messages of the reduce-scatter of a plan that carry a sum of the same index.
+std::size_t most_messages(const spar::flex_plan& plan) {
+  std::vector<std::size_t> messages(plan.dimension());
+  for (std::size_t level = 0; level < plan.levels(); ++level) {
+    for (const auto& call : plan.calls(level))
+      for (std::uint64_t i = call.range.begin; i < call.range.end; ++i) messages[i] += call.last - call.first - 1;
+  }
+  return *std::max_element(messages.begin(), messages.end());
+}
+
+template <class T>
+void expect_bounded_sums_on_a_tree(mode where, spar::rank_t ranks, const shape& of) {
+  constexpr double accuracy = 1e-2;
+  const auto all = noise_of_ranks<T>(ranks, of);
+  const spar::tree topology = racks(ranks);
+  const spar::tree_plans plans(topology);
+  std::size_t branches = 0;
+  for (std::size_t level = 0; level < topology.levels(); ++level) branches += topology.branches(level).size();
+  const std::size_t encodings = most_messages(plans.cells().plan()) + 1;
+  EXPECT_LE(encodings, static_cast<std::size_t>(ranks) + branches - 1);
+  const storage codec{.shape = of, .accuracy = accuracy}, lossless{.shape = of};
+  const auto expect = [&, &values = all.first, &sums = all.second](auto by, std::size_t most) {
+    const auto sum = sum_of(where, ranks, values, spar::compose(codec, spar::on_tree(plans), by));
+    const double bound = ranks == 1 ? 0 : static_cast<double>(most) * (accuracy + 0x1p-20 * ranks);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      ASSERT_LE(std::abs(sums[i] - static_cast<double>(sum[i])), bound) << ranks << " ranks, index " << i;
+    const auto bits = sum_of(where, ranks, values, spar::compose(lossless, spar::on_tree(plans), by));
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      ASSERT_LE(std::abs(sums[i] - static_cast<double>(bits[i])), 0x1p-20 * ranks) << ranks << " ranks, index " << i;
+  };
+  expect(spar::chains{}, encodings);
+  expect(spar::two_shot{.piece = 100}, static_cast<std::size_t>(ranks));
+  expect(spar::ring{.piece = 100}, static_cast<std::size_t>(ranks));
+  expect(spar::recursive_doubling{.piece = 100}, 2 * static_cast<std::size_t>(ranks));
+}
+
+TEST(zfp_field_sums, are_within_the_bound_on_a_tree) {
+  for (const spar::rank_t ranks : all_ranks) {
+    for (const mode where : free_modes) {
+      expect_bounded_sums_on_a_tree<float>(where, ranks, {7, 5, 29});
+      expect_bounded_sums_on_a_tree<double>(where, ranks, {3, 2, 3, 9});
+    }
+  }
+}
+/// A tree of hosts with two ranks each, where two shots encode only between hosts.
+TEST(zfp_field_sums, are_equal_on_hosts_with_equally_many_ranks) {
+  const storage codec{.shape = {7, 5, 29}};
+  for (const spar::rank_t ranks : {2, 4, 6}) {
+    std::vector<spar::rank_t> host_of;
+    for (spar::rank_t r = 0; r < ranks; ++r) host_of.push_back(r / 2);
+    const spar::tree_plans plans(spar::tree_of_hosts(host_of));
+    const auto all = noise_of_ranks<double>(ranks, codec.shape);
+    for (const mode where : free_modes) {
+      const auto sum =
+          sum_of(where, ranks, all.first, spar::compose(codec, spar::on_tree(plans), spar::two_shot{.piece = 50}));
+      for (std::size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(all.second[i], sum[i], 1e-14 * ranks);
+    }
+  }
 }
 
 TEST(zfp_field_sums, are_within_the_bound_and_equal_on_all_ranks) {
@@ -430,21 +520,23 @@ TEST(zfp_field_sums, keep_nan_and_infinities) {
   x[0][7] = std::numeric_limits<float>::quiet_NaN();
   x[1][100] = -infinity;
   for (auto& each : x) each[290] = most / 2;
+  const spar::tree_plans plans(racks(ranks));
   for (const storage& codec : {storage{.shape = of, .rate = 8}, storage{.shape = of, .precision = 12},
                                storage{.shape = of, .accuracy = 1e-3}, storage{.shape = of}}) {
-    const auto expect = [&](auto by) {
-      const auto sum = sum_of(mode::threads, ranks, x, spar::compose(codec, by));
+    const auto expect = [&](const auto& algorithm) {
+      const auto sum = sum_of(mode::threads, ranks, x, algorithm);
       EXPECT_TRUE(std::isnan(sum[7]));
       EXPECT_EQ(sum[100], -infinity);
       EXPECT_EQ(sum[290], infinity);
       EXPECT_TRUE(std::isfinite(sum[150]));
     };
-    expect(spar::ring{.piece = 48});
-    expect(spar::recursive_doubling{.piece = 48});
-    expect(spar::two_shot{.piece = 48});
-    expect(spar::one_shot{.piece = 48});
-    expect(spar::rabenseifner{});
-    expect(spar::dsar_split{});
+    expect(spar::compose(codec, spar::ring{.piece = 48}));
+    expect(spar::compose(codec, spar::recursive_doubling{.piece = 48}));
+    expect(spar::compose(codec, spar::two_shot{.piece = 48}));
+    expect(spar::compose(codec, spar::one_shot{.piece = 48}));
+    expect(spar::compose(codec, spar::rabenseifner{}));
+    expect(spar::flexreduce(plans, codec));
+    expect(spar::compose(codec, spar::dsar_split{}));
   }
 }
 

@@ -41,10 +41,10 @@ auto verdict() {
     return nothing_against(); // a static_assert in `composition` explains why the storage is not a codec
   else if constexpr (encodes_whole_pieces<storage::blocks_type<Storage>> && (has_stream_codec<Storage> || !requires {
                        Schedule::whole_pieces;
-                     } || !straight_topology<Topology>))
-    return because<"this storage encodes dense values in pieces that must stay whole on all ranks: use it alone, on a "
-                   "flat topology, with the schedule ring, recursive_doubling, rabenseifner, split_allgather, two_shot "
-                   "or one_shot">();
+                     } || !topology_with_owners<Topology>))
+    return because<"this storage encodes dense values in pieces that must stay whole on all ranks: use it alone, on "
+                   "the topology flat or on_tree, with the schedule ring, recursive_doubling, rabenseifner, "
+                   "split_allgather, chains, two_shot or one_shot">();
   else if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
     return decltype(Schedule::template accepts<Selector, Storage, Topology>())();
   else

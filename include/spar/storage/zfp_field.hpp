@@ -34,14 +34,15 @@ namespace storage {
 /// Set the shape, and at most one of `rate`, `precision` and `accuracy`. If none is set, no bit of a value is lost.
 ///
 /// A schedule cuts the vector into slabs of 4 planes, which go through all dimensions but the slowest: so `zfp_field`
-/// composes with `ring`, `recursive_doubling`, `rabenseifner`, `dsar_split`, `two_shot` and `one_shot`, on a flat
-/// topology. A piece with NaN, an infinity or a magnitude above an eighth of the largest finite number is sent
-/// unencoded, and so is one that would become longer.
+/// composes with `ring`, `recursive_doubling`, `rabenseifner`, `dsar_split`, `two_shot`, `one_shot` and `chains`, on
+/// the topologies `flat` and `on_tree`. A piece with NaN, an infinity or a magnitude above an eighth of the largest
+/// finite number is sent unencoded, and so is one that would become longer.
 ///
 /// An encoding changes a value by at most `accuracy`, if it is set, plus 2^-22 (double: 2^-50) of the largest |value|
 /// of the block, and values below 2^-98 (double: 2^-962) may become zero. Each of these schedules encodes the
-/// contributions and partial sums of an index P times in all, so the sum is within P times this bound of the exact sum;
-/// recursive doubling, whose operands are both encoded in each round, within 2 P times. Additions round, too. For the
+/// contributions and partial sums of an index at most P times in all, so the sum is within P times this bound of the
+/// exact sum. There are two exceptions: recursive doubling, which encodes both operands in each round, is within 2 P
+/// times this bound, and `chains` over a tree of b branches within P + b - 1 times. Additions round, too. For the
 /// modes `rate` and `precision`, spar states no bound.
 ///
 /// Every encoding and decoding allocates memory: libzfp's descriptor of a stream, and for a decoding the largest

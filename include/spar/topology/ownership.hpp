@@ -57,9 +57,11 @@ struct grained_ownership {
   rank_t blocks = 1;       ///< the number of blocks, at least 1
   std::uint64_t grain = 1; ///< at least 1
 
+  /// The number of grains.
+  [[nodiscard]] constexpr std::uint64_t grains() const noexcept { return n / grain + (n % grain != 0 ? 1 : 0); }
   /// The first index of `block`.
   [[nodiscard]] constexpr std::uint64_t begin(rank_t block) const noexcept {
-    return std::min(uniform_ownership{n / grain + (n % grain != 0 ? 1 : 0), blocks}.begin(block) * grain, n);
+    return std::min(uniform_ownership{grains(), blocks}.begin(block) * grain, n);
   }
   /// The indices of `block`.
   [[nodiscard]] constexpr index_range operator[](rank_t block) const noexcept {

@@ -265,7 +265,7 @@ struct two_shot {
                                piece_coder<Net, Codec> coder, residual_view<T> residual) {
     const rank_group host{.first = net.rank() / inside * inside, .count = inside};
     const rank_group across{.first = net.rank() % inside, .stride = inside, .count = net.size() / inside};
-    const uniform_ownership owner{x.size(), inside};
+    const auto owner = coder.blocks(x.size(), inside);
     const auto part = [&](rank_t r) { return x.subspan(owner[r - host.first].begin, owner[r - host.first].size()); };
     const std::span<T> mine = part(net.rank());
     buffer<T> total(net.work().memory(), mine.size());

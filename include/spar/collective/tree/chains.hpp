@@ -13,7 +13,9 @@
 #include <spar/storage/storage.hpp>
 #include <spar/topology/flat.hpp>
 #include <spar/topology/flex_plan.hpp>
+#include <spar/topology/ownership.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -33,12 +35,16 @@ namespace spar::inline v0_1 {
 /// If the codec cannot encode the sum of some owner, all sums travel down the tree as plain values. With a codec that
 /// may fail in this way, ranks take ceil(log2 P) additional rounds to agree on the format. Throws `invalid_argument` if
 /// the codec's `can_encode` throws it.
+///
+/// A codec whose pieces must stay whole encodes the cells of the topology, which then begin at multiples of its grain.
+/// They travel as streams do: the ranks of a chain send directly to its root, and the root to them.
 struct chains {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "chains";
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = true;
+  static constexpr bool whole_pieces = true; ///< blocks begin at multiples of a codec's grain
 
   template <class Selector, class Storage, class Topology>
   static nothing_against accepts();
@@ -60,6 +66,8 @@ struct chains {
                         residual_view<T> residual) const& {
     if constexpr (storage::plain_blocks<Storage>)
       return plain(net, &over.plan(x.size()), x, op);
+    else if constexpr (detail::encodes_whole_pieces<storage::blocks_type<Storage>>)
+      return in_grains(net, over, x, op, store, residual);
     else
       return compressed(net, &over.plan(x.size()), x, op, storage::blocks_of(store), residual);
   }
@@ -109,6 +117,22 @@ struct chains {
   }
 
  private:
+  /// Reduces the dense values `x` in place, by cells that begin at multiples of the codec's grain.
+  template <transport Net, class Topology, element T, class Op, class Storage>
+  static task<void> in_grains(channel<Net> net, Topology over, std::span<T> x, Op op, Storage store,
+                              residual_view<T> residual) {
+    const grained_ownership whole{x.size(), 1, detail::grain_of(storage::blocks_of(store))};
+    const auto cells = over.owners(whole.grains(), net.size());
+    buffer<std::uint64_t> room(net.memory(), static_cast<std::size_t>(cells.count()) + 1);
+    for (rank_t c = 0; c <= cells.count(); ++c)
+      room.span()[static_cast<std::size_t>(c)] = std::min(cells.begin(c) * whole.grain, whole.n);
+    const std::span<const std::uint64_t> bounds = std::as_const(room).span();
+    const auto mine = stream_view<T, std::uint64_t>::dense(x.size(), 0, x);
+    const auto block = co_await reduce_to_owners(net, over, mine, bounds, op, store, residual);
+    const auto sum = co_await gather_blocks(net, over, block.view(), bounds, op, store, residual);
+    net.work().write_dense(sum.view(), x, op);
+  }
+
   template <transport Net, element T, index_type Index, class Op, class Storage>
   static task<sparse_stream<T, Index>> streams(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
                                                Op op, Storage store, residual_view<T> residual) {
