@@ -224,14 +224,19 @@ struct mx_avx2 {
   template <class Element>
   [[gnu::target("avx2"), gnu::noinline]] static void encode(const float* __restrict x, std::size_t blocks,
                                                             std::uint8_t* __restrict out) {
-    // First finds the largest values of some blocks: the codes of a block would wait for them.
-    constexpr std::size_t most = 8;
-    integers largest[most];
+    // First computes the scales of some blocks: the codes of a block would wait for them.
+    constexpr std::size_t most = 8, bytes_of_block = mx_bytes<Element>(mx_block);
+    float inverses[most];
     for (; blocks > 0; blocks -= std::min(most, blocks)) {
       const std::size_t some = std::min(most, blocks);
-      for (std::size_t b = 0; b < some; ++b) largest[b] = largest_of(x + b * mx_block);
-      for (std::size_t b = 0; b < some; ++b, x += mx_block, out += mx_bytes<Element>(mx_block))
-        encode_block<Element>(x, largest[b], out);
+      for (std::size_t b = 0; b < some; ++b) {
+        const int largest = largest_of(x + b * mx_block);
+        const int scale = std::max((largest >> float_mantissa) - Element::greatest_exponent, 0);
+        inverses[b] = __builtin_bit_cast(float, (2 * float_bias - scale) << float_mantissa);
+        out[b * bytes_of_block] = largest >= infinite_float ? nan_scale : static_cast<std::uint8_t>(scale);
+      }
+      for (std::size_t b = 0; b < some; ++b, x += mx_block, out += bytes_of_block)
+        encode_block<Element>(x, inverses[b], out + 1);
     }
   }
   template <class Element>
@@ -275,44 +280,47 @@ struct mx_avx2 {
     return __builtin_bit_cast(integers, x) & 0x7fffffff;
   }
   [[gnu::target("avx2"), gnu::always_inline]] static integers larger(integers a, integers b) { return a > b ? a : b; }
-  /// The bits of the largest magnitude of a block, in all lanes.
-  [[gnu::target("avx2"), gnu::always_inline]] static integers largest_of(const float* x) {
+  /// The bits of the largest magnitude of a block.
+  [[gnu::target("avx2"), gnu::always_inline]] static int largest_of(const float* x) {
     integers most = larger(larger(magnitude(load(x)), magnitude(load(x + 8))),
                            larger(magnitude(load(x + 16)), magnitude(load(x + 24))));
     most = larger(most, __builtin_shufflevector(most, most, 4, 5, 6, 7, 0, 1, 2, 3));
     most = larger(most, __builtin_shufflevector(most, most, 2, 3, 0, 1, 6, 7, 4, 5));
-    return larger(most, __builtin_shufflevector(most, most, 1, 0, 3, 2, 5, 4, 7, 6));
+    return larger(most, __builtin_shufflevector(most, most, 1, 0, 3, 2, 5, 4, 7, 6))[0];
   }
-  /// As `encode_mx_block`.
+  /// As `encode_mx_block`, without the scale.
   template <class Element>
-  [[gnu::target("avx2"), gnu::always_inline]] static void encode_block(const float* x, integers largest,
+  [[gnu::target("avx2"), gnu::always_inline]] static void encode_block(const float* x, float inverse,
                                                                        std::uint8_t* out) {
-    const integers scale = larger((largest >> float_mantissa) - Element::greatest_exponent, integers{});
-    const auto inverse = __builtin_bit_cast(floats, (2 * float_bias - scale) << float_mantissa);
-    out[0] = largest[0] >= infinite_float ? nan_scale : static_cast<std::uint8_t>(scale[0]);
-    const shorts low = codes<Element>(load(x) * inverse, load(x + 8) * inverse);
-    const shorts high = codes<Element>(load(x + 16) * inverse, load(x + 24) * inverse);
-    const auto packed = __builtin_bit_cast(integers, __builtin_ia32_packuswb256(low, high));
-    const integers ordered = __builtin_shufflevector(packed, packed, 0, 4, 1, 5, 2, 6, 3, 7);
+    const floats a = load(x) * inverse, b = load(x + 8) * inverse;
+    const floats c = load(x + 16) * inverse, d = load(x + 24) * inverse;
+    const auto magnitudes =
+        __builtin_bit_cast(integers, __builtin_ia32_packuswb256(codes<Element>(a, b), codes<Element>(c, d)));
+    const auto signs = __builtin_bit_cast(integers, __builtin_ia32_packsswb256(packed(a, b), packed(c, d)));
+    const integers all = magnitudes | (signs >> (8 - Element::bits) & 0x01010101 << (Element::bits - 1));
+    const integers ordered = __builtin_shufflevector(all, all, 0, 4, 1, 5, 2, 6, 3, 7);
     if constexpr (Element::bits == 8) {
-      std::memcpy(out + 1, &ordered, sizeof ordered);
+      std::memcpy(out, &ordered, sizeof ordered);
     } else {
       const auto pairs = __builtin_ia32_pmaddubsw256(__builtin_bit_cast(bytes, ordered),
                                                      __builtin_bit_cast(bytes, shorts{} + static_cast<short>(0x1001)));
       const auto halves = __builtin_bit_cast(longs, __builtin_ia32_packuswb256(pairs, pairs));
       const auto first = __builtin_shufflevector(halves, halves, 0, 2);
-      std::memcpy(out + 1, &first, sizeof first);
+      std::memcpy(out, &first, sizeof first);
     }
   }
-  /// As `mx_codes`.
+  [[gnu::target("avx2"), gnu::always_inline]] static shorts packed(floats a, floats b) {
+    return __builtin_ia32_packssdw256(__builtin_bit_cast(integers, a), __builtin_bit_cast(integers, b));
+  }
+  /// As `mx_codes`, without signs.
   template <class Element>
   [[gnu::target("avx2"), gnu::always_inline]] static shorts codes(floats a, floats b) {
     const shorts normal = __builtin_ia32_packssdw256(normal_code<Element>(a), normal_code<Element>(b));
     const shorts subnormal = __builtin_ia32_packssdw256(subnormal_code<Element>(a), subnormal_code<Element>(b));
     const shorts finite = normal < (1 << Element::mantissa) ? subnormal : normal;
-    const shorts greatest = shorts{} + static_cast<short>(Element::greatest);
-    const shorts signs = __builtin_ia32_packssdw256(__builtin_bit_cast(integers, a), __builtin_bit_cast(integers, b));
-    return (finite < greatest ? finite : greatest) | (signs >> 15 & (1 << (Element::bits - 1)));
+    // The compiler makes an instruction for the minimum of two variables only.
+    const shorts greatest = shorts{} + opaque(static_cast<short>(Element::greatest));
+    return finite < greatest ? finite : greatest;
   }
   template <class Element>
   [[gnu::target("avx2"), gnu::always_inline]] static integers normal_code(floats x) {

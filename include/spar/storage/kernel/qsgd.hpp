@@ -148,7 +148,7 @@ struct qsgd_codec {
                             const detail::position_random& random, std::uint64_t position, bool by_avx2) {
     using real_type = real<T>;
     bool has_nan = false;
-    const T stored = by_avx2 ? largest_by_avx2(x, count, has_nan) : largest(x, count, has_nan);
+    const T stored = largest(x, count, has_nan, by_avx2);
     std::memcpy(out, &stored, sizeof(T));
     out += sizeof(T);
     const auto scale = static_cast<real_type>(stored);
@@ -199,35 +199,30 @@ struct qsgd_codec {
   }
 
 #if defined(__x86_64__) && !defined(__CUDACC__)
-  template <class T>
-  [[gnu::target("avx2"), gnu::noinline]] static T largest_by_avx2(const T* x, std::size_t count, bool& has_nan) {
-    return largest(x, count, has_nan);
+  template <class Top, class T>
+  static Top largest_by_avx2(const T* x, std::size_t count) {
+    return detail::qsgd_avx2::largest<Top>(x, count);
   }
   /// Encodes x[0, count), whole blocks of a usual bucket.
   template <class T>
   static void encode_blocks_by_avx2(const T* x, std::size_t count, real<T> factor, std::byte* out,
                                     const detail::position_random& random, std::uint64_t position) {
-    constexpr bool is_float = code_of<T> == element_code::float32;
-    constexpr std::size_t most = 8 * block;
-    std::array<float, is_float ? 1 : most> scaled;
-    std::array<std::uint8_t, Bits == 8 ? 1 : most> codes;
-    for (std::size_t e = 0; e < count; e += most) {
-      const std::size_t length = std::min(most, count - e);
-      std::uint8_t* const to = Bits == 8 ? reinterpret_cast<std::uint8_t*>(out) + e : codes.data();
-      if constexpr (is_float) {
-        detail::qsgd_avx2::round<levels>(x + e, factor, length, random, position + e, to);
-      } else {
+    if constexpr (code_of<T> == element_code::float32) {
+      detail::qsgd_avx2::round<Bits>(x, factor, count, random, position, out);
+    } else {
+      constexpr std::size_t most = 8 * block;
+      std::array<float, most> scaled;
+      for (std::size_t e = 0; e < count; e += most) {
+        const std::size_t length = std::min(most, count - e);
         for (std::size_t b = 0; b < length; b += block) scale_block(x + e + b, factor, scaled.data() + b);
-        detail::qsgd_avx2::round<levels>(scaled.data(), 1, length, random, position + e, to);
+        detail::qsgd_avx2::round<Bits>(scaled.data(), 1, length, random, position + e, out + e / per_byte);
       }
-      if constexpr (Bits != 8)
-        for (std::size_t b = 0; b < length; b += block) pack(codes.data() + b, block, out + (e + b) / per_byte);
     }
   }
 #else
-  template <class T>
-  static T largest_by_avx2(const T* x, std::size_t count, bool& has_nan) {
-    return largest(x, count, has_nan);
+  template <class Top, class T>
+  static Top largest_by_avx2(const T*, std::size_t) {
+    return 0;
   }
   template <class T>
   static void encode_blocks_by_avx2(const T*, std::size_t, real<T>, std::byte*, const detail::position_random&,
@@ -238,20 +233,24 @@ struct qsgd_codec {
   /// integers, which have the same order as |x|, with NaN ranking highest, because compilers
   /// vectorise a maximum of integers (of 64-bit integers on x86-64 only with SSE4.2 or later).
   template <class T>
-  [[gnu::always_inline]] inline static T largest(const T* __restrict x, std::size_t count, bool& has_nan) {
+  static T largest(const T* __restrict x, std::size_t count, bool& has_nan, bool by_avx2) {
     using bits = std::make_signed_t<magnitude<T>>;
     constexpr auto infinite = std::bit_cast<bits>(static_cast<T>(infinity<real<T>>));
-    bits tops[block] = {};
-    std::size_t e = 0;
-    for (; e + block <= count; e += block)
-      for (std::size_t b = 0; b < block; ++b) tops[b] = std::max(tops[b], static_cast<bits>(magnitude_of(x[e + b])));
+    const std::size_t whole = count / block * block;
     bits top = 0;
-    for (std::size_t b = 0; b < block; ++b) top = std::max(top, tops[b]);
-    for (; e < count; ++e) top = std::max(top, static_cast<bits>(magnitude_of(x[e])));
+    if (by_avx2) {
+      top = largest_by_avx2<bits>(x, whole);
+    } else {
+      bits tops[block] = {};
+      for (std::size_t e = 0; e < whole; e += block)
+        for (std::size_t b = 0; b < block; ++b) tops[b] = std::max(tops[b], static_cast<bits>(magnitude_of(x[e + b])));
+      for (std::size_t b = 0; b < block; ++b) top = std::max(top, tops[b]);
+    }
+    for (std::size_t e = whole; e < count; ++e) top = std::max(top, static_cast<bits>(magnitude_of(x[e])));
     has_nan = top > infinite;
     if (has_nan) {
       top = 0;
-      for (e = 0; e < count; ++e)
+      for (std::size_t e = 0; e < count; ++e)
         if (const auto m = static_cast<bits>(magnitude_of(x[e])); m <= infinite) top = std::max(top, m);
     }
     return std::bit_cast<T>(top);
