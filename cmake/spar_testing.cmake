@@ -130,6 +130,13 @@ function(spar_add_test path)
   endif()
 endfunction()
 
+# spar_add_c_program(target SOURCES file... [LIBRARIES lib...] [FULL]): adds a program in C99.
+function(spar_add_c_program target)
+  spar_add_program(${target} ${ARGN} PRECOMPILED NONE)
+  target_compile_options(${target} PRIVATE -pedantic)
+  set_target_properties(${target} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+endfunction()
+
 # spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p...]): adds the test layer.name, a program in C99 with the
 # compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>.
 function(spar_add_c_test path)
@@ -149,9 +156,7 @@ function(spar_add_c_test path)
       string(APPEND target _${flavour})
       set(library spar_compiled_mpi_${flavour})
     endif()
-    spar_add_program(${target} SOURCES ${path}_test.c ${arg_SOURCES} LIBRARIES ${library} PRECOMPILED NONE)
-    target_compile_options(${target} PRIVATE -pedantic)
-    set_target_properties(${target} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    spar_add_c_program(${target} SOURCES ${path}_test.c ${arg_SOURCES} LIBRARIES ${library})
     if(arg_MPI_RANKS)
       foreach(ranks IN LISTS arg_MPI_RANKS)
         set(name ${test_name}.${flavour}.${ranks})

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that C++ blocks in the documentation are complete programs, which tests compile and run, or parts of sources.
+"""Checks that C++ blocks in the documentation are complete programs, which tests compile and run, or parts of sources,
+and that C blocks are parts of sources.
 
 snippets.py --programs FILE.md DIRECTORY writes the complete programs of a page to a directory and prints their paths,
 except the programs of examples/gallery, which are compiled there.
@@ -11,10 +12,11 @@ import re
 import sys
 
 BLOCK = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
+C_BLOCK = re.compile(r"^```c\n(.*?)^```$", re.M | re.S)
 
 
-def blocks(page):
-    return [(page[: m.start()].count("\n") + 1, m.group(1)) for m in BLOCK.finditer(page)]
+def blocks(page, of=BLOCK):
+    return [(page[: m.start()].count("\n") + 1, m.group(1)) for m in of.finditer(page)]
 
 
 def whole(block):
@@ -27,7 +29,8 @@ def squeezed(text):
 
 def stray(page, sources):
     """The lines of blocks that are neither complete programs nor part of one of the sources."""
-    return [line for line, block in blocks(page) if not whole(block) and not any(squeezed(block) in s for s in sources)]
+    parts = [(line, block) for line, block in blocks(page) if not whole(block)] + blocks(page, C_BLOCK)
+    return [line for line, block in parts if not any(squeezed(block) in s for s in sources)]
 
 
 def own_programs(page, gallery):
@@ -49,18 +52,21 @@ def write_programs(page, directory):
 def check():
     import tree
 
-    shown = [n for n in tree.files(".cpp", ".hpp", ".cu", ".cuh")
+    shown = [n for n in tree.files(".cpp", ".hpp", ".cu", ".cuh", ".c", ".h")
              if not n.startswith("tests/") or n.startswith("tests/extending/")]
     sources = [squeezed(tree.text(n)) for n in shown]
     for name in tree.files(".md"):
         for line in stray(tree.text(name), sources):
-            yield name, line, "C++ block that is neither a complete program nor part of a source file"
+            yield name, line, "block of code that is neither a complete program nor part of a source file"
 
 
 def self_test():
     page = "a\n```cpp\nint x = 1;\n```\n```cpp\nint main() {\n}\n```\n"
     yield "rejected a line of a source", stray(page, [squeezed("void f();\nint x =\n 1;")]) == []
     yield "accepted a line that is in no source", stray(page, [squeezed("int y = 1;")]) == [2]
+    in_c = "```c\nint main(void) {\n}\n```\n"
+    yield "accepted a program in C that is in no source", stray(in_c, []) == [1]
+    yield "rejected a program in C", stray(in_c, [squeezed("int main(void) { }")]) == []
     yield "left out a program", own_programs(page, [squeezed("int main() { return 0; }")]) == ["int main() {\n}\n"]
     yield "wrote a program of the gallery", own_programs(page, [squeezed("// a\nint main() {}")]) == []
 

@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace spar::test {
+namespace c_test {
 
 /// One rank's communicators, of C++ and of C, on which all ranks make the same random calls.
 template <class Net, class T, class Index>
@@ -48,7 +48,7 @@ class conformance {
   }
 
  private:
-  static constexpr int type = static_cast<int>(code_of<T>);
+  static constexpr int type = static_cast<int>(spar::code_of<T>);
   static constexpr int bits = 8 * sizeof(Index);
 
   /// A number that is equal on all ranks.
@@ -63,11 +63,11 @@ class conformance {
   void with_operation(const F& f) {
     switch (below(3)) {
     case 0:
-      return f(SPAR_SUM, sum());
+      return f(SPAR_SUM, spar::sum());
     case 1:
-      return f(SPAR_MAX, maximum());
+      return f(SPAR_MAX, spar::maximum());
     default:
-      return f(SPAR_AVERAGE, average());
+      return f(SPAR_AVERAGE, spar::average());
     }
   }
 
@@ -93,15 +93,15 @@ class conformance {
               .index_bits = bits,
               .type = type};
   }
-  [[nodiscard]] stream_view<T, Index> entries() const {
-    return sparse_view(static_cast<std::uint64_t>(given_.n), indices_, values_);
+  [[nodiscard]] spar::stream_view<T, Index> entries() const {
+    return spar::sparse_view(static_cast<std::uint64_t>(given_.n), indices_, values_);
   }
 
   void same(const std::vector<T>& x, const std::vector<T>& y) {
     ASSERT_EQ(x.size(), y.size());
     EXPECT_TRUE(x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
   }
-  static void same(const stream_view<T, Index>& x, const spar_vector& y) {
+  static void same(const spar::stream_view<T, Index>& x, const spar_vector& y) {
     EXPECT_EQ(y.type, type);
     EXPECT_EQ(y.index_bits, bits);
     ASSERT_EQ(static_cast<std::int64_t>(x.dimension()), y.n);
@@ -137,9 +137,9 @@ class conformance {
     const auto n = static_cast<std::int64_t>(x.size());
     const bool by_ring = below(2) == 0;
     if (by_ring)
-      allreduce(net_, x, ring{}, op);
+      spar::allreduce(net_, x, spar::ring{}, op);
     else
-      allreduce(net_, x, sparcml{}, op);
+      spar::allreduce(net_, x, spar::sparcml{}, op);
     const char* const algorithm = by_ring ? "ring" : nullptr;
     spar_request request = nullptr;
     switch (below(4)) {
@@ -162,7 +162,7 @@ class conformance {
   void streams(int c, Op op) {
     const std::uint64_t n = 1 + below(1000);
     choose_entries(n, 1 + below(n), true);
-    const auto total = allreduce(net_, entries(), sparcml{}, op);
+    const auto total = spar::allreduce(net_, entries(), spar::sparcml{}, op);
     spar_stream result = nullptr;
     spar_request request = nullptr;
     if (below(2) == 0)
@@ -173,7 +173,7 @@ class conformance {
     same_traffic();
   }
   template <class Op>
-  void same_stream(const stream_view<T, Index>& expected, spar_stream& result, Op op) {
+  void same_stream(const spar::stream_view<T, Index>& expected, spar_stream& result, Op op) {
     spar_vector view{};
     ok(spar_stream_view(result, &view));
     same(expected, view);
@@ -197,13 +197,13 @@ class conformance {
     const auto n = static_cast<std::int64_t>(x.size());
     std::int64_t begin = 0, end = 0;
     if (below(2) == 0) {
-      reduce_scatter(net_, x, ring_reduce_scatter{}, op);
+      spar::reduce_scatter(net_, x, spar::ring_reduce_scatter{}, op);
       ok(spar_reduce_scatter(comm_, y.data(), n, type, c, nullptr));
       ok(spar_block(n, net_.size(), net_.rank(), &begin, &end));
     } else {
       const auto bounds = random_bounds(x.size());
       const std::vector<std::int64_t> to_c(bounds.begin(), bounds.end());
-      reduce_scatter(net_, x, bounded_ownership(bounds), ring_reduce_scatter{}, op);
+      spar::reduce_scatter(net_, x, spar::bounded_ownership(bounds), spar::ring_reduce_scatter{}, op);
       spar_request request = nullptr;
       ok(spar_start_reduce_scatter(comm_, y.data(), n, type, c, to_c.data(), &request)), finish(&request);
       begin = to_c[static_cast<std::size_t>(net_.rank())];
@@ -218,7 +218,8 @@ class conformance {
     choose_entries(n, 1 + below(n), true);
     const auto bounds = random_bounds(n);
     const std::vector<std::int64_t> to_c(bounds.begin(), bounds.end());
-    const auto block = reduce_scatter(net_, entries(), bounded_ownership(bounds), split_reduce_scatter{}, op);
+    const auto block =
+        spar::reduce_scatter(net_, entries(), spar::bounded_ownership(bounds), spar::split_reduce_scatter{}, op);
     spar_stream result = nullptr;
     ok(spar_reduce_scatter_sparse(comm_, &given_, c, to_c.data(), &result));
     same_stream(block.view(), result, op);
@@ -226,7 +227,7 @@ class conformance {
   }
   void gather_values() {
     std::vector<T> x = random_values(below(300)), y = x;
-    allgather(net_, x);
+    spar::allgather(net_, x);
     ok(spar_allgather(comm_, y.data(), static_cast<std::int64_t>(y.size()), type));
     same(x, y);
     same_traffic();
@@ -234,10 +235,10 @@ class conformance {
   void gather_streams() {
     const std::uint64_t n = 1 + below(1000);
     choose_entries(n, 20, true);
-    const auto all = allgather(net_, entries());
+    const auto all = spar::allgather(net_, entries());
     spar_gathered result = nullptr;
     ok(spar_allgather_sparse(comm_, &given_, &result));
-    for (rank_t r = 0; r < net_.size(); ++r) {
+    for (spar::rank_t r = 0; r < net_.size(); ++r) {
       spar_vector view{};
       ok(spar_gathered_view(result, r, &view));
       same(all.part(static_cast<std::size_t>(r)), view);
@@ -247,8 +248,8 @@ class conformance {
   }
   void send_values() {
     std::vector<T> x = random_values(below(300)), y = x;
-    const auto root = static_cast<rank_t>(below(static_cast<std::uint64_t>(net_.size())));
-    broadcast(net_, x, root);
+    const auto root = static_cast<spar::rank_t>(below(static_cast<std::uint64_t>(net_.size())));
+    spar::broadcast(net_, x, root);
     ok(spar_broadcast(comm_, y.data(), static_cast<std::int64_t>(y.size()), type, root));
     same(x, y);
     same_traffic();
@@ -257,7 +258,7 @@ class conformance {
   void coalesced(int c, Op op) {
     const std::uint64_t n = 1 + below(1000);
     choose_entries(n, 200, false);
-    const auto stream = coalesce(*std::pmr::new_delete_resource(), n, indices_, values_, op);
+    const auto stream = spar::coalesce(*std::pmr::new_delete_resource(), n, indices_, values_, op);
     spar_stream result = nullptr;
     ok(spar_coalesce(&given_, c, &result));
     same_stream(stream.view(), result, op);
@@ -280,4 +281,4 @@ void compare_with_c(Net& net, spar_comm comm, int calls) {
   for (int call = 0; call < calls; ++call) floats.call(), integers.call();
 }
 
-} // namespace spar::test
+} // namespace c_test

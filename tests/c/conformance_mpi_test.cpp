@@ -9,6 +9,6 @@ TEST(conformance_of_c, mpi) {
   spar::mpi world(MPI_COMM_WORLD);
   spar_comm comm = nullptr;
   ASSERT_EQ(spar_comm_from_mpi(MPI_COMM_WORLD, &comm), SPAR_SUCCESS);
-  spar::test::compare_with_c(world, comm, 60);
+  c_test::compare_with_c(world, comm, 60);
   EXPECT_EQ(spar_comm_free(&comm), SPAR_SUCCESS);
 }

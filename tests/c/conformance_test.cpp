@@ -10,7 +10,7 @@ TEST(conformance_of_c, threads) {
     ASSERT_EQ(spar_comm_from_threads(ranks, comms.data()), SPAR_SUCCESS);
     spar::thread_group group(ranks);
     group.run(
-        [&](spar::threads& net) { spar::test::compare_with_c(net, comms[static_cast<std::size_t>(net.rank())], 60); });
+        [&](spar::threads& net) { c_test::compare_with_c(net, comms[static_cast<std::size_t>(net.rank())], 60); });
     for (spar_comm& comm : comms) EXPECT_EQ(spar_comm_free(&comm), SPAR_SUCCESS);
   }
 }
