@@ -174,6 +174,7 @@ double bounds() {
   store::named_codec::for_each<float>([&](const store::named_codec&) { ++names; });
   spar::selector::named_selector select("threshold_reuse");
   select.set_k_unless_given(3);
+  names += select.visit([](const auto&) { return 1; });
   names += static_cast<int>(select.text().size() + select.chosen_name().size() + store::named_codec().text().size());
   const spar::composition_text text = spar::parse_composition("ring");
   names += static_cast<int>(text.to_text().size());

@@ -165,10 +165,12 @@ for least, hosts, how, algorithm in [
 
 # Each error in the settings is reported once, and the program runs without the library.
 for variable, value, says in [
-    ("SPAR_ALLREDUCE", "fastest", "got 'fastest'"),
-    ("SPAR_ALLREDUCE", "ring+zip:3", "SPAR_ALLREDUCE=ring+zip:3: unknown codec 'zip:3'"),
-    ("SPAR_ALLREDUCE", "rabenseifner+bf16", "rabenseifner cannot"),
-    ("SPAR_ALLREDUCE", "two_shot", "SPAR_ALLREDUCE=two_shot: two_shot needs a codec, as in two_shot+qsgd:8"),
+    ("SPAR_ALLREDUCE", "fastest", "unknown system 'fastest' at character 1 of 'fastest'; expected "),
+    ("SPAR_ALLREDUCE", "ring+zip:3", "SPAR_ALLREDUCE=ring+zip:3: unknown part 'zip:3' at character 6"),
+    ("SPAR_ALLREDUCE", "rabenseifner+bf16", "which rabenseifner cannot have"),
+    ("SPAR_ALLREDUCE", "two_shot", "SPAR_ALLREDUCE=two_shot: the parts of 'two_shot' do not compose: "),
+    ("SPAR_ALLREDUCE", "ok_topk:0.01", "expected automatic, rabenseifner, ring"),
+    ("SPAR_ALLREDUCE", "ring+qsgd:4:bukket=64", "at character 13 of 'ring+qsgd:4:bukket=64'; expected bucket"),
     ("SPAR_MIN_BYTES", "many", "'many'"),
     ("SPAR_NETWORK", "/nowhere", "SPAR_NETWORK: cannot read /nowhere"),
 ]:

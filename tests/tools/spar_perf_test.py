@@ -62,13 +62,19 @@ for arguments, says in {
     "--pattern random": "not 'random'",
     "--iterations 0": "--iterations",
     "--ranks 0": "--ranks",
-    "--systems fast": "ring+qsgd:8, mpi, and the partial systems eager_solo eager_majority quorum:Q everyone",
-    "--systems sparcml,fast": "there are: sparcml",
+    "--systems fast": "mpi, and the partial systems eager_solo eager_majority quorum:Q everyone (--list",
+    "--systems sparcml,fast": "unknown system 'fast' at character 1 of 'fast'; expected sparcml",
+    "--systems ok_topc": "expected ok_topk, sparcml",
+    "--systems select=exact_topk,by=rings": "unknown part 'rings' at character 22 of 'select=exact_topk,by=rings'; "
+                                            "expected ring",
+    "--systems by=ring,by=rings": "at character 4 of 'by=rings'; expected ring",
+    "--systems ok_topk:perod=3": "'perod=3' of ok_topk at character 9 of 'ok_topk:perod=3'; expected period",
+    "--systems ok_topk+half": "has nothing to encode",
     "--systems ring,ring": "twice; to measure a system twice, name it: again=ring",
     "--systems =ring": "SYSTEM or NAME=SYSTEM",
     "--systems mine=": "SYSTEM or NAME=SYSTEM, not 'mine='",
     "--k 3": "not expected: --k 3",
-    "--systems mine=fast": "there is no system 'fast'",
+    "--systems mine=fast": "unknown system 'fast'",
     "--against /nonexistent/rows.json": "/nonexistent/rows.json cannot be read",
     "--against /dev/zero": "/dev/zero has no rows",
     "--network /dev/zero": "/dev/zero has a zero byte; expected a text",
@@ -113,19 +119,18 @@ for arguments, says in {
     "--systems quorum:x+ring": "invalid quorum 'quorum:x': expected a name like quorum:3",
     "--systems quorum:0": "a quorum must be from 1 to 2, the number of ranks",
     "--transport sim --ranks 4 --systems quorum:5+ring": "a quorum must be from 1 to 4",
-    "--systems eager_solo+fast": "there is no inner system 'fast'; there are: sparcml",
-    "--systems everyone+": "there is no inner system ''",
-    "--systems rabenseifner+bf16": "there is no system 'rabenseifner+bf16'",
-    "--systems ring+sparcml": "unknown codec 'sparcml'",
-    "--systems ring+qsgd:3": "unknown codec 'qsgd:3'",
-    "--systems ring+bound:0": "ring+bound:0 must have a number above 0 and at most 1, not '0'",
-    "--systems ring+bound:x": "ring+bound:x must be a number like 1e-3, not 'x'",
+    "--systems eager_solo+fast": "eager_solo+fast: unknown system 'fast' at character 1 of 'fast'; expected sparcml",
+    "--systems everyone+": "everyone+: unknown system ''",
+    "--systems ring+sparcml": "unknown part 'sparcml' at character 6 of 'ring+sparcml'",
+    "--systems ring+qsgd:3": "unknown part 'qsgd:3' at character 6 of 'ring+qsgd:3'",
+    "--systems ring+bound:0": "'0' at character 12 of 'ring+bound:0'; expected a positive, finite number",
+    "--systems ring+bound:x": "unknown option 'x' of bound at character 12 of 'ring+bound:x'",
     "--systems ring+bound:0.1+p2p": "+p2p is only for codecs of messages",
     "--systems flexreduce+bf16+p2p": "+p2p is only for ring and rec_doubling",
 }.items():
     run(*arguments.split(), status=2, says=says)
 run("--systems", "", status=2, says="not ''")
-run("--systems", "ring, fast", status=2, says="no system 'fast'")
+run("--systems", "ring, fast", status=2, says="unknown system 'fast'")
 # The list, which needs no compiled system, names those that are compiled.
 listed = subprocess.run([program, "--list"], capture_output=True, text=True).stdout.splitlines()[0].split()[1:]
 run(*"--transport sim --count 100 --density 0.1 --systems".split(), ", ".join(listed), says="tree_ok_topk")
@@ -315,10 +320,32 @@ expect(8.08 < r["bits_index"] < 8.5, f"{r['bits_index']} bits of a uniform index
 fast = "--transport sim --bandwidth 100Gbit/s --compute 2ns --count 100K --density 0.01 --ranks 4 --systems"
 sent = {r["words_sent"] for r in rows(*fast.split(), "sparcml,sparcml+coded,sparcml+coded:fast").values()}
 expect(len(sent) == 1, f"on a fast network, where coding costs more than bytes, the three send {sent}")
-run(*"--systems gtopk+pruned".split(), status=2, says="gtopk+pruned: pruned is only for ok_topk")
-run(*"--systems gtopk+cheapest".split(), status=2, says="gtopk+cheapest: cheapest is only for ok_topk")
-run(*"--systems ring+coded".split(), status=2, says="ring+coded: coded is for streams")
-run(*"--systems ok_topk+half".split(), status=2, says="a codec for vectors is only for dense ring")
+run(*"--systems gtopk+pruned".split(), status=2, says="unknown part 'pruned' at character 7 of 'gtopk+pruned'")
+# Compositions that need not be compiled into every spar_perf.
+for system, parts in [("gtopk+cheapest", "select=exact_topk:k=10486,by=cheapest"),
+                      ("ring+coded", "store=coded,by=ring"), ("rabenseifner+bf16", "store=bf16,by=rabenseifner")]:
+    run("--systems", system, status=77, says=f"spar_perf was compiled without the composition {parts}")
+# The two forms of a text, options in the text and on the command line, and another selector.
+same = {
+    "ok_topk:0.02:period=5:epsilon=0.3:tau=7":
+        "select=threshold_reuse:0.02:period=5:epsilon=0.3,by=balanced_owners:tau=7",
+    "ok_topk+coded:fast": "select=threshold_reuse,store=coded:fast,by=balanced_owners",
+    "ring+qsgd:4:bucket=64": "store=qsgd:4:bucket=64,by=ring",
+    "gaussiank": "select=gaussian,by=gather_and_merge",
+    "topka+bucket_topk:k=5:bucket=500": "select=bucket_topk:k=5:bucket=500,by=gather_and_merge",
+}
+names = ",".join(f"{short},s{i}={slots}" for i, (short, slots) in enumerate(same.items()))
+found = rows(*"--transport sim --count 20K --density 0.01 --ranks 4 --pattern drift --iterations 8 --check".split(),
+             "--systems", names)
+expect(len(found) == 2 * len(same), f"rows {list(found)}")
+for i, short in enumerate(same):
+    one, other = found[short, 0.01], found[f"s{i}", 0.01]
+    expect(one["correct"] is True and one["words_sent_mean"] == other["words_sent_mean"], f"{short}: {one}, {other}")
+options = "--epsilon 0.3 --tau 7 --tau-prime 5"
+sim = "--transport sim --count 20K --density 0.02 --ranks 4 --pattern drift --iterations 8 --systems ok_topk"
+by_options, = rows(*f"{sim} {options}".split()).values()
+expect(found["ok_topk:0.02:period=5:epsilon=0.3:tau=7", 0.01]["words_sent_mean"] == by_options["words_sent_mean"],
+       "options in the text and on the command line differ")
 
 run(*"--systems ring+bf16 --type int32".split(), status=77, says="for float with 32-bit indices, not for ring+bf16")
 

@@ -18,6 +18,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <variant>
 
 namespace preload {
 
@@ -48,7 +49,8 @@ constexpr std::size_t most_planned_ranks = 4096;
 
 } // namespace
 
-communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices) : settings_(chosen), devices_(devices) {
+communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices)
+    : settings_(chosen), parts_(spar::parse_composition(chosen.text.data())), devices_(devices) {
   const bare_communicator same_ranks(comm);
   net_.emplace(same_ranks.get());
   net_->set_deadline(); // no deadline: the program may make its calls at any time
@@ -102,9 +104,9 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
   case algorithm::rabenseifner:
     return with(spar::rabenseifner{});
   case algorithm::ring:
-    return with(spar::ring{});
+    return with(std::get<spar::ring>(parts_.by));
   case algorithm::rec_doubling:
-    return with(spar::recursive_doubling{});
+    return with(std::get<spar::recursive_doubling>(parts_.by));
   default:
     if (!hosts_) return with(spar::cheapest{});
     const course& by = course_of(n, sizeof(Word));
@@ -118,17 +120,17 @@ void communicator::exact(Word* x, std::size_t n, const reduction& what) {
 
 template <class T>
 void communicator::lossy(T* x, std::size_t n) {
-  const spar::storage::named_codec codec(settings_.codec.data());
+  const auto& codec = std::get<spar::storage::named_codec>(parts_.store);
   const std::span<T> all(x, n);
   switch (settings_.chosen) {
   case algorithm::ring:
-    return spar::allreduce(*net_, all, spar::compose(codec, spar::ring{}));
+    return spar::allreduce(*net_, all, spar::compose(codec, std::get<spar::ring>(parts_.by)));
   case algorithm::rec_doubling:
-    return spar::allreduce(*net_, all, spar::compose(codec, spar::recursive_doubling{}));
+    return spar::allreduce(*net_, all, spar::compose(codec, std::get<spar::recursive_doubling>(parts_.by)));
   case algorithm::two_shot:
-    return spar::allreduce(*net_, all, spar::compose(codec, spar::two_shot{}));
+    return spar::allreduce(*net_, all, spar::compose(codec, std::get<spar::two_shot>(parts_.by)));
   case algorithm::one_shot:
-    return spar::allreduce(*net_, all, spar::compose(codec, spar::one_shot{}));
+    return spar::allreduce(*net_, all, spar::compose(codec, std::get<spar::one_shot>(parts_.by)));
   case algorithm::flexreduce:
     return spar::allreduce(*net_, all,
                            spar::compose(codec, spar::on_plan(*course_of(n, sizeof(T)).plan), spar::chains{}));

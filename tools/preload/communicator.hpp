@@ -7,6 +7,7 @@
 
 #include <spar/core/statistics.hpp>
 #include <spar/mpi.hpp>
+#include <spar/system/text/composition_text.hpp>
 #include <spar/topology/flex_plan.hpp>
 #include <spar/topology/tree.hpp>
 
@@ -84,6 +85,7 @@ class communicator {
   const course& course_of(std::uint64_t n, std::size_t value_bytes);
 
   settings settings_;
+  spar::composition_text parts_; ///< of the text in `settings_`
   bool devices_;
   bool on_one_host_ = true;
   std::size_t reported_ = 0; // the number of values in the last message of `tell`

@@ -22,6 +22,7 @@
 #include <mutex>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace preload {
@@ -266,8 +267,10 @@ void after_init() noexcept {
                    bytes(now.min_exact_bytes_on_one_host));
     }
     if (here.chosen.lossy()) {
+      const std::string_view text(here.chosen.text.data());
+      const std::size_t codec = text.find('+') + 1; // 0 if the text names the slots
       std::fprintf(stderr, "spar: from %llu bytes, sums of float and double are compressed by %s\n",
-                   bytes(here.chosen.min_bytes), here.chosen.codec.data());
+                   bytes(here.chosen.min_bytes), text.data() + codec);
     }
   }
 }

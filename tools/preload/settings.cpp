@@ -3,16 +3,17 @@
 
 #include <spar/core/error.hpp>
 #include <spar/model/network_file.hpp>
-#include <spar/storage/named_codec.hpp>
+#include <spar/system/text/composition_text.hpp>
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <variant>
 
 namespace preload {
 
@@ -23,41 +24,45 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : value;
 }
 
-constexpr std::pair<std::string_view, algorithm> names[] = {{"automatic", algorithm::automatic},
-                                                            {"rabenseifner", algorithm::rabenseifner},
-                                                            {"ring", algorithm::ring},
-                                                            {"rec_doubling", algorithm::rec_doubling},
-                                                            {"two_shot", algorithm::two_shot},
-                                                            {"one_shot", algorithm::one_shot},
-                                                            {"flexreduce", algorithm::flexreduce}};
+/// The algorithm of a composition that the library can run below MPI_Allreduce; none for any other.
+algorithm algorithm_of(const spar::composition_text& parts) {
+  const bool plain = std::holds_alternative<spar::storage::coo>(parts.store);
+  if (!std::holds_alternative<spar::everything>(parts.select) ||
+      (!plain && !std::holds_alternative<spar::storage::named_codec>(parts.store)))
+    return algorithm::none;
+  if (parts.over != spar::topology_text::flat) {
+    const bool chains = parts.over == spar::topology_text::tree && std::holds_alternative<spar::chains>(parts.by);
+    return chains ? algorithm::flexreduce : algorithm::none;
+  }
+  const auto find = []<class Schedule>(const Schedule&) {
+    if constexpr (std::same_as<Schedule, spar::cheapest>) return algorithm::automatic;
+    if constexpr (std::same_as<Schedule, spar::rabenseifner>) return algorithm::rabenseifner;
+    if constexpr (std::same_as<Schedule, spar::ring>) return algorithm::ring;
+    if constexpr (std::same_as<Schedule, spar::recursive_doubling>) return algorithm::rec_doubling;
+    if constexpr (std::same_as<Schedule, spar::two_shot>) return algorithm::two_shot;
+    if constexpr (std::same_as<Schedule, spar::one_shot>) return algorithm::one_shot;
+    return algorithm::none;
+  };
+  return std::visit(find, parts.by);
+}
 
 void read_algorithm(std::string_view text, settings& to) {
-  const auto plus = text.find('+');
-  const std::string_view name = text.substr(0, plus);
-  const auto* const found = std::find_if(std::begin(names), std::end(names), [&](auto& n) { return n.first == name; });
-  if (found == std::end(names)) {
-    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": expected automatic, rabenseifner, ",
-                                         "ring, rec_doubling, two_shot, one_shot or flexreduce, got '",
-                                         std::string(name), "'"});
-  }
-  to.chosen = found->second;
-  if (plus == std::string_view::npos) {
-    if (to.chosen != algorithm::two_shot && to.chosen != algorithm::one_shot) return;
-    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": ", std::string(name),
-                                         " needs a codec, as in ", std::string(name), "+qsgd:8"});
-  }
-  const std::string_view codec = text.substr(plus + 1);
+  const auto refuse = [&](const char* why) {
+    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", text, ": ", why});
+  };
+  if (text.size() >= to.text.size()) refuse("the text is too long; expected at most 127 characters");
   try {
-    const spar::storage::named_codec known(codec);
-  } catch (const spar::invalid_argument& unknown) {
-    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text), ": ", unknown.what()});
+    const spar::composition_text parts = spar::parse_composition(text);
+    to.chosen = algorithm_of(parts);
+    to.encodes = !std::holds_alternative<spar::storage::coo>(parts.store);
+  } catch (const spar::invalid_argument& e) {
+    refuse(e.what());
   }
-  if (to.chosen == algorithm::rabenseifner || codec.size() >= to.codec.size()) {
-    spar::raise<spar::invalid_argument>({"SPAR_ALLREDUCE=", std::string(text),
-                                         ": only automatic, ring, rec_doubling, two_shot, one_shot and ",
-                                         "flexreduce can be compressed, ", std::string(name), " cannot"});
+  if (to.chosen == algorithm::none || (to.chosen == algorithm::rabenseifner && to.encodes)) {
+    refuse("expected automatic, rabenseifner, ring, rec_doubling, two_shot, one_shot or flexreduce, with or without a "
+           "codec, which rabenseifner cannot have");
   }
-  std::copy(codec.begin(), codec.end(), to.codec.begin());
+  std::copy(text.begin(), text.end(), to.text.begin());
 }
 
 void read_bytes(std::string_view text, settings& to) {

@@ -23,7 +23,8 @@ enum class algorithm : std::uint8_t {
 /// Trivially copyable, because rank 0 broadcasts its settings as bytes.
 struct settings {
   algorithm chosen = algorithm::none; ///< none: every call goes to the MPI library
-  std::array<char, 32> codec{};       ///< name that spar::storage::named_codec accepts; empty: exact sums
+  std::array<char, 128> text{};       ///< the composition, as spar::parse_composition reads it
+  bool encodes = false;               ///< whether the composition has a codec, so that sums may be rounded
   // Least bytes of a vector; calls on smaller vectors go to the MPI library:
   std::uint64_t min_bytes = 65536; ///< of compressed calls
   /// Limits of exact calls: between hosts, where MPI libraries may be as fast as spar up to half of this size, and on
@@ -34,7 +35,7 @@ struct settings {
   bool verbose = false;
   spar::network_model network;
 
-  [[nodiscard]] bool lossy() const noexcept { return codec[0] != '\0'; }
+  [[nodiscard]] bool lossy() const noexcept { return encodes; }
 };
 
 /// Reads SPAR_ALLREDUCE, SPAR_MIN_BYTES, SPAR_NETWORK and SPAR_VERBOSE. If a value is invalid, prints an error to

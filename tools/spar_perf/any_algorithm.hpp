@@ -203,15 +203,10 @@ class any_selecting {
     validate_ = [](const void* its, std::uint64_t n, spar::rank_t ranks) {
       static_cast<const Algorithm*>(its)->template validate_parts<T>(n, ranks);
     };
-    if constexpr (requires { selector_.template emplace<typename Algorithm::selector_type>(algorithm.select); }) {
-      selector_.template emplace<typename Algorithm::selector_type>(algorithm.select);
-      reduce_ = [](const void* its, channel net, any_object* now, any_object* last, spar::sparse_stream<T, Index> mine,
-                   spar::residual_view<T> residual, spar::sum op) {
-        return static_cast<const Algorithm*>(its)->reduce_selected(net, &now->template get<typename Algorithm::state>(),
-                                                                   &last->template get<typename Algorithm::report>(),
-                                                                   std::move(mine), residual, op);
-      };
-    }
+    if constexpr (requires { algorithm.select.visit([](const auto&) {}); })
+      algorithm.select.visit([this](const auto& select) { know<Algorithm>(select); });
+    else if constexpr (requires { algorithm.select; })
+      know<Algorithm>(algorithm.select);
     reports_seconds_ = requires(typename Algorithm::report r) { r.select_seconds; };
   }
 
@@ -241,6 +236,20 @@ class any_selecting {
   }
 
  private:
+  /// Keeps the selector, if it is a known one.
+  template <class Algorithm, class Selector>
+  void know(const Selector& select) {
+    if constexpr (requires { selector_.template emplace<Selector>(select); }) {
+      selector_.template emplace<Selector>(select);
+      reduce_ = [](const void* its, channel net, any_object* now, any_object* last, spar::sparse_stream<T, Index> mine,
+                   spar::residual_view<T> residual, spar::sum op) {
+        return static_cast<const Algorithm*>(its)->reduce_selected(net, &now->template get<typename Algorithm::state>(),
+                                                                   &last->template get<typename Algorithm::report>(),
+                                                                   std::move(mine), residual, op);
+      };
+    }
+  }
+
   /// A copy of the function object that computes the values before the selection, without allocation.
   class prepare_values {
    public:

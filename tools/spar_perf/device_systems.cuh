@@ -3,10 +3,10 @@
 // Compile with nvcc.
 #pragma once
 
-#include "compressed_systems.hpp"
 #include "device_memory.hpp"
 #include "measured_net.hpp"
 #include "systems.hpp"
+#include "text_systems.hpp"
 
 #include <spar/cuda.hpp>
 #include <spar/cuda/memory.hpp>
@@ -280,7 +280,7 @@ class device_systems : public device_memory {
              const mpi_allreduce& mpi) const override {
     const auto there = std::make_shared<detail::systems_on_device<Net>>(o, density, topology);
     register_systems(*there);
-    register_compressed(*there);
+    register_texts(*there);
     place(systems, o, there, mpi);
   }
   /// Like the above, with other systems on the device.

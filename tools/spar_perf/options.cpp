@@ -2,6 +2,7 @@
 // Parses and checks the command line.
 #include "options.hpp"
 
+#include "partial_name.hpp"
 #include "system_names.hpp"
 #include "units.hpp"
 
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 
 namespace spar::perf {
 
@@ -36,6 +38,39 @@ double parse_fraction(std::string_view option, const std::string& text) {
     throw usage_error(std::string(option) + " must be a number from 0 to 1, not '" + text + "'");
   }
   return value;
+}
+
+/// The slot of a composition by which `text` begins; empty if it begins otherwise.
+std::string_view slot_of(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find('='));
+  return is_word_of(name, "select store over by") && name.size() < text.size() ? name : std::string_view();
+}
+/// The position of the '=' in NAME=SYSTEM; npos in SYSTEM.
+std::size_t end_of_name(std::string_view text) {
+  const std::size_t end = text.find_first_of("=:+");
+  const bool is_name = end != std::string_view::npos && text[end] == '=' && slot_of(text).empty();
+  return is_name ? end : std::string_view::npos;
+}
+
+/// Joins again what the commas between the slots of a composition have separated.
+std::vector<std::string> join_slots(const std::vector<std::string>& separated) {
+  std::vector<std::string> systems;
+  std::string given; // the slots of the last system
+  for (std::string each : separated) {
+    CLI::detail::trim(each);
+    const std::string slot(slot_of(each));
+    const bool goes_on = !slot.empty() && !given.empty() && !is_word_of(slot, given);
+    if (goes_on) {
+      systems.back() += "," + each;
+      given += " " + slot;
+      continue;
+    }
+    systems.push_back(each);
+    const std::string system = each.substr(end_of_name(each) + 1); // npos + 1 is 0
+    const std::optional<partial_name> partial = parse_partial(system);
+    given = slot_of(partial ? partial->inner : system);
+  }
+  return systems;
 }
 
 template <std::size_t N>
@@ -67,9 +102,11 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   app.option_defaults()->always_capture_default();
   app.set_help_flag("-h,--help", "Print this and exit");
   app.add_flag("--list", o.list, "Print the systems and patterns and exit");
-  app.add_option("--systems", o.systems,
-                 "Systems to compare, separated by commas (default: those of SparCML's comparison); NAME=SYSTEM gives\n"
-                 "a system another name, as in ring,again=ring")
+  app.add_option(
+         "--systems", o.systems,
+         "Systems to compare, separated by commas (default: those of SparCML's comparison); NAME=SYSTEM gives\n"
+         "a system another name, as in ring,again=ring. A system is a name of --list, or a composition as text,\n"
+         "as in ring+qsgd:8, ok_topk:0.01+coded or select=exact_topk,by=ring")
       ->delimiter(',');
   app.add_option("--count", count, "Dimension n: 1000000, 1e6 or 16M (K = 2^10, M = 2^20, G = 2^30)");
   app.add_option("--density", densities, "Entries of each rank divided by n, from 0 to 1; several separated by commas")
@@ -227,9 +264,10 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
     if (o.transport == "mpi") o.systems.emplace_back("mpi");
     o.systems.insert(o.systems.end(), own.begin(), own.end());
   }
+  o.systems = join_slots(o.systems);
   for (std::string& system : o.systems) {
     const std::string given = system;
-    const std::size_t equals = system.find('=');
+    const std::size_t equals = end_of_name(system);
     const std::string name = CLI::detail::trim_copy(system.substr(0, equals));
     if (equals != std::string::npos) system.erase(0, equals + 1);
     CLI::detail::trim(system);

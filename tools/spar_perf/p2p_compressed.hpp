@@ -26,7 +26,7 @@ namespace detail {
 template <transport Net, class Codec>
 class coded_message {
  public:
-  coded_message(channel<Net> net, const Codec& codec) noexcept : net_(net), coder_(net, codec) {}
+  coded_message(spar::channel<Net> net, const Codec& codec) noexcept : net_(net), coder_(net, codec) {}
 
   template <element T>
   auto send(spar::detail::outgoing_piece<Net>& slot, rank_t peer, std::span<const T> values, index_range range,
@@ -45,7 +45,7 @@ class coded_message {
   }
 
  private:
-  channel<Net> net_;
+  spar::channel<Net> net_;
   spar::block_coder<Net, Codec> coder_;
 };
 
@@ -72,7 +72,7 @@ struct p2p_compressed_ring {
   /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
     requires block_codec<Codec, T>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  task<void> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
     const rank_t p = net.size();
     const uniform_ownership owner{x.size(), p};
     detail::coded_message coded(net, codec);
@@ -118,7 +118,7 @@ struct p2p_compressed_doubling {
   /// Allreduce of dense values in place.
   template <transport Net, element T, reduction<T> Op>
     requires block_codec<Codec, T>
-  task<void> operator()(channel<Net> net, std::span<T> x, Op op) const& {
+  task<void> operator()(spar::channel<Net> net, std::span<T> x, Op op) const& {
     const folded_ranks folded(net.rank(), net.size());
     const index_range all{0, x.size()};
     detail::coded_message coded(net, codec);

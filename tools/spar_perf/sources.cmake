@@ -5,7 +5,6 @@
 set(spar_perf_common_sources
     calibrate.cpp
     calibrate_ranks.cpp
-    compressed_name.cpp
     exact.cpp
     interrupt.cpp
     machine.cpp

@@ -4,7 +4,6 @@
 #include "suite.hpp"
 
 #include "calibrate.hpp"
-#include "compressed_name.hpp"
 #include "interrupt.hpp"
 #include "measurement.hpp"
 #include "partial_name.hpp"
@@ -134,11 +133,10 @@ void print_lists(const spar::perf::own_systems& own) {
   for (const auto& name : own.names()) std::printf(" %s", name.c_str());
   std::printf("\npartial systems (append +SYSTEM to choose the allreduce that they run): %s",
               std::string(spar::perf::partial_names).c_str());
-  std::printf(
-      "\ncompressed systems: ALGORITHM+CODEC with an ALGORITHM of %s and a CODEC of %s; append +p2p to compress each "
-      "message separately (ring and rec_doubling); and ALGORITHM+CODE with an ALGORITHM of %s and a CODE of %s",
-      std::string(spar::perf::compressed_names).c_str(), std::string(spar::perf::codec_names).c_str(),
-      std::string(spar::perf::coded_names).c_str(), std::string(spar::perf::stream_codec_names).c_str());
+  std::printf("\ncompositions: SYSTEM+PART, or select=PART,store=PART,over=PART,by=PART, with options as in "
+              "ok_topk:0.01:period=16+coded; append +p2p to ring+CODEC or rec_doubling+CODEC to compress each message "
+              "separately");
+  for (const auto& [slot, parts] : spar::perf::parts_of_slots()) std::printf("\n  %s: %s", slot.c_str(), parts.c_str());
   std::printf("\npatterns:");
   for (const auto name : spar::perf::pattern_names) std::printf(" %s", std::string(name).c_str());
   std::printf("\n");
@@ -148,8 +146,7 @@ void print_lists(const spar::perf::own_systems& own) {
 void check_names(const std::vector<std::string>& own) {
   std::vector<std::string> known;
   for (const std::string& name : own) {
-    const bool meaning = name == "mpi" || spar::perf::is_word_of(name, spar::perf::system_names) ||
-                         spar::perf::parse_partial(name) || spar::perf::parse_compressed(name);
+    const bool meaning = name == "mpi" || spar::perf::parse_partial(name) || spar::perf::is_composition(name);
     if (meaning || std::find(known.begin(), known.end(), name) != known.end())
       throw spar::perf::usage_error("the name '" + name +
                                     "' of a system of this program is already in use; choose another");

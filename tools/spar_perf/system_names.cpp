@@ -2,34 +2,72 @@
 // Checks the names of systems.
 #include "system_names.hpp"
 
-#include "compressed_name.hpp"
 #include "partial_name.hpp"
 #include "units.hpp"
 
+#include <spar/system/text/composition_text.hpp>
+
 #include <algorithm>
+#include <optional>
+#include <variant>
 
 namespace spar::perf {
+
+namespace {
+
+/// Throws `usage_error` unless `text` is a composition, which `by_message` may follow.
+void check_text(const std::string& text) {
+  const bool messages = text.ends_with(by_message);
+  const composition_text parts = parse_composition(text.substr(0, text.size() - (messages ? by_message.size() : 0)));
+  if (!messages) return;
+  const bool rounds = std::holds_alternative<ring>(parts.by) || std::holds_alternative<recursive_doubling>(parts.by);
+  if (!rounds || parts.over != topology_text::flat)
+    throw usage_error(text + ": +p2p is only for ring and rec_doubling");
+  if (!std::holds_alternative<storage::named_codec>(parts.store))
+    throw usage_error(text + ": +p2p is only for codecs of messages, and bound makes codes once");
+}
+
+} // namespace
+
+std::vector<std::pair<std::string, std::string>> parts_of_slots() {
+  std::string select = "everything nonzeros", store, over, by;
+  const auto add = [](std::string& to, const auto& names) {
+    for (const std::string_view name : names) to.append(to.empty() ? "" : " ").append(name);
+  };
+  add(select, selector::named_selector::names);
+  add(store, spar::detail::stream_codec_names);
+  add(store, storage::named_codec::names);
+  add(over, spar::detail::topology_names);
+  add(by, spar::detail::schedule_names);
+  return {{"select", select}, {"store", store + ":RATE bound:R"}, {"over", over}, {"by", by}};
+}
 
 bool is_word_of(std::string_view word, std::string_view text) {
   return (" " + std::string(text) + " ").find(" " + std::string(word) + " ") != std::string::npos;
 }
 
+bool is_composition(const std::string& name) {
+  try {
+    check_text(name);
+    return true;
+  } catch (const error&) {
+    return false;
+  }
+}
+
 void check_system(const std::string& system, const std::vector<std::string>& own) {
-  const auto exists = [&](const std::string& name) {
-    const bool is_own = std::find(own.begin(), own.end(), name) != own.end();
-    return is_own || is_word_of(name, system_names) || parse_compressed(name);
-  };
-  const auto partial = parse_partial(system);
-  if (partial ? exists(partial->inner) : system == "mpi" || exists(system)) return;
-  std::string known(system_names);
-  for (const std::string& name : own) known += " " + name;
-  known += ", with a codec ALGORITHM+CODEC such as ring+qsgd:8";
-  if (partial) {
-    throw usage_error(system + ": there is no inner system '" + partial->inner + "'; there are: " + known +
+  const std::optional<partial_name> partial = parse_partial(system);
+  const std::string& name = partial ? partial->inner : system;
+  if (std::find(own.begin(), own.end(), name) != own.end() || (!partial && name == "mpi")) return;
+  try {
+    check_text(name);
+  } catch (const invalid_argument& e) {
+    std::string others = ", mpi, and the partial systems " + std::string(partial_names);
+    for (const std::string& each : own) others = ", " + each + others;
+    const bool is_of_system = std::string_view(e.what()).starts_with("unknown system");
+    throw usage_error((partial ? system + ": " : "") + e.what() + (is_of_system && !partial ? others : "") +
                       " (--list explains them)");
   }
-  throw usage_error("there is no system '" + system + "'; there are: " + known + ", mpi, and the partial systems " +
-                    std::string(partial_names) + " (--list explains them)");
 }
 
 } // namespace spar::perf

@@ -2,11 +2,11 @@
 // The measurement of all systems for values of type T and indices of type Index.
 #pragma once
 
-#include "compressed_systems.hpp"
 #include "measure_ranks.hpp"
 #include "measure_sim.hpp"
 #include "measurement.hpp"
 #include "partial_systems.hpp"
+#include "text_systems.hpp"
 
 #include <memory>
 #include <optional>
@@ -23,7 +23,7 @@ class typed_measurement : public measurement {
         all_(what.o, what.density, what.topology) {
     register_systems(all_);
     what.own.register_in(all_);
-    register_compressed(all_);
+    register_texts(all_);
     register_partial(all_);
     if (what.mpi) all_.add_mpi(what.mpi);
     systems_ = choose(all_, options_);

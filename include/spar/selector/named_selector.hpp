@@ -45,7 +45,7 @@ void selector_options(Selector& of, auto& f) {
 namespace selector {
 
 /// One of the selectors that aim at a number of entries, by its text: `exact_topk`, `threshold_reuse`, `gaussian` or
-/// `bucket_topk`, and its options, as in `threshold_reuse:0.01:period=16`. It selects what the
+/// `bucket_topk`, and its options, as in `threshold_reuse:0.01:period=16` (docs/guide/text.md). It selects what the
 /// selector of that name selects, in host memory, from values that are not rows. The compiler instantiates each
 /// composition only once for all these selectors.
 class named_selector {
@@ -86,6 +86,11 @@ class named_selector {
   /// How many of n entries the selector selects. Throws `invalid_argument` if the selector does.
   [[nodiscard]] topk_bounds bounds(std::uint64_t n) const {
     return std::visit([&](const auto& by) { return by.bounds(n); }, chosen_);
+  }
+  /// Calls `f` with the selector that this object has chosen, and returns what `f` returns.
+  template <class F>
+  auto visit(F f) const {
+    return std::visit([&](const auto& by) { return f(by); }, chosen_);
   }
   /// The name of the selector that this object has chosen.
   [[nodiscard]] std::string_view chosen_name() const noexcept { return names[chosen_.index()]; }

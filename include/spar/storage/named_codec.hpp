@@ -22,7 +22,7 @@
 namespace spar::inline v0_1::storage {
 
 /// The block codec with the name `none`, `bf16`, `half`, `qsgd:2`, `qsgd:4`, `qsgd:8`, `mx:e2m1`, `mx:e5m2`, `mx:e4m3`
-/// or `zfp:RATE` (RATE bits per value), and its options, as in `qsgd:4:bucket=512`. The compiler
+/// or `zfp:RATE` (RATE bits per value), and its options, as in `qsgd:4:bucket=512` (docs/guide/text.md). The compiler
 /// instantiates each collective only once for all these codecs. A piece with values that zfp cannot encode is sent
 /// uncompressed; a schedule that cannot send uncompressed pieces throws `invalid_argument`.
 class named_codec {

@@ -156,7 +156,8 @@ TEST(system_text_composition_text, errors_name_the_position_and_the_choices) {
                                  "by=balanced_owners:tau=0",
                                  "by=recursive_doubling:parts=9",
                                  "ring+coded:slow",
-                                 "two_shot:piece=x+qsgd:8"}) {
+                                 "two_shot:piece=x+qsgd:8",
+                                 "ring+bound:x"}) {
     const std::string sentence = refusal(text);
     EXPECT_NE(sentence.find(" of '" + std::string(text) + "'; expected "), std::string::npos)
         << text << ": " << sentence;

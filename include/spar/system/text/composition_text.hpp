@@ -255,6 +255,7 @@ class composition_reader {
     if (!part.begins_with("bound")) return false;
     storage::bound sums;
     bound_options(sums, part);
+    part.end();
     if ((sums.error == 0) == (sums.relative == 0))
       refuse_text(part.whole(), part.position(), sentence("'", part.text(), "'"),
                   "one of relative=NUMBER and error=NUMBER, as in bound:1e-3");
