@@ -137,9 +137,9 @@ struct zfp_avx2_blocks;
 template <>
 struct zfp_avx2_blocks<float> {
   using longs [[gnu::vector_size(32)]] = unsigned long long;
-  using words [[gnu::vector_size(32)]] = unsigned;
-  using integers [[gnu::vector_size(32)]] = int;
-  using floats [[gnu::vector_size(32)]] = float;
+  using vectors = zfp_vectors<float, 32>;
+  using words = vectors::bits;
+  using floats = vectors::value;
 
   /// The four values at x and those at y.
   SPAR_ZFP_AVX2 static floats joined(const float* x, const float* y) {
@@ -151,7 +151,7 @@ struct zfp_avx2_blocks<float> {
 
   words a, b, c, d; // of the blocks 0, 1, 4, 5, 2, 3, 6, 7: the order that `unpack` needs
 
-  /// Loads blocks, and sets the headers of the blocks 0 to 3 and 4 to 7. As `zfp_lanes<float>::transform`.
+  /// Loads blocks, and sets the headers of the blocks 0 to 3 and 4 to 7.
   SPAR_ZFP_AVX2 void load(const float* x, longs& header, longs& header2) {
     const floats m = joined(x, x + 8), n = joined(x + 4, x + 12), o = joined(x + 16, x + 24),
                  p = joined(x + 20, x + 28);
@@ -159,22 +159,14 @@ struct zfp_avx2_blocks<float> {
     const auto mn2 = __builtin_shufflevector(m, n, 2, 10, 3, 11, 6, 14, 7, 15);
     const auto op = __builtin_shufflevector(o, p, 0, 8, 1, 9, 4, 12, 5, 13);
     const auto op2 = __builtin_shufflevector(o, p, 2, 10, 3, 11, 6, 14, 7, 15);
-    const auto v = __builtin_shufflevector(mn, op, 0, 1, 8, 9, 4, 5, 12, 13);
-    const auto w = __builtin_shufflevector(mn, op, 2, 3, 10, 11, 6, 7, 14, 15);
-    const auto y = __builtin_shufflevector(mn2, op2, 0, 1, 8, 9, 4, 5, 12, 13);
-    const auto z = __builtin_shufflevector(mn2, op2, 2, 3, 10, 11, 6, 7, 14, 15);
-    const integers top = larger(larger(magnitude(v), magnitude(w)), larger(magnitude(y), magnitude(z)));
-    const auto exponent = __builtin_bit_cast(words, top) >> 23;
-    const auto is_nonzero = __builtin_bit_cast(words, __builtin_bit_cast(integers, exponent) > 28);
-    const auto scale = __builtin_bit_cast(floats, ((283 - exponent) << 23) & is_nonzero);
-    unpack((2 * exponent + 3) & is_nonzero, words{}, header, header2);
-    a = truncated(v * scale), b = truncated(w * scale), c = truncated(y * scale), d = truncated(z * scale);
-    a += d, a = half(a), d -= a;
-    c += b, c = half(c), b -= c;
-    a += c, a = half(a), c -= a;
-    d += b, d = half(d), b -= d;
-    d += half(b), b -= half(d);
-    a = negabinary(a), b = negabinary(b), c = negabinary(c), d = negabinary(d);
+    const floats v[4] = {__builtin_shufflevector(mn, op, 0, 1, 8, 9, 4, 5, 12, 13),
+                         __builtin_shufflevector(mn, op, 2, 3, 10, 11, 6, 7, 14, 15),
+                         __builtin_shufflevector(mn2, op2, 0, 1, 8, 9, 4, 5, 12, 13),
+                         __builtin_shufflevector(mn2, op2, 2, 3, 10, 11, 6, 7, 14, 15)};
+    words u[4], headers;
+    vectors::transform(v, u, headers);
+    unpack(headers, words{}, header, header2);
+    a = u[0], b = u[1], c = u[2], d = u[3];
   }
   /// The planes of the bytes that begin at the bit `lowest`, of the blocks 0 to 3 and 4 to 7.
   SPAR_ZFP_AVX2 void planes(int lowest, longs& first, longs& second) const {
@@ -189,15 +181,6 @@ struct zfp_avx2_blocks<float> {
     first = __builtin_bit_cast(longs, __builtin_shufflevector(lower, upper, 0, 8, 1, 9, 4, 12, 5, 13));
     second = __builtin_bit_cast(longs, __builtin_shufflevector(lower, upper, 2, 10, 3, 11, 6, 14, 7, 15));
   }
-  SPAR_ZFP_AVX2 static integers magnitude(floats x) {
-    return __builtin_bit_cast(integers, __builtin_bit_cast(words, x) & 0x7fffffff);
-  }
-  SPAR_ZFP_AVX2 static integers larger(integers x, integers y) { return x > y ? x : y; }
-  SPAR_ZFP_AVX2 static words truncated(floats x) {
-    return __builtin_bit_cast(words, __builtin_convertvector(x, integers));
-  }
-  SPAR_ZFP_AVX2 static words half(words x) { return __builtin_bit_cast(words, __builtin_bit_cast(integers, x) >> 1); }
-  SPAR_ZFP_AVX2 static words negabinary(words x) { return (x + 0xaaaaaaaa) ^ 0xaaaaaaaa; }
 };
 
 template <>
@@ -279,28 +262,23 @@ template <class T, bool Wide>
 struct zfp_avx2_values {
   using shorts [[gnu::vector_size(32)]] = short;
   using longs [[gnu::vector_size(32)]] = unsigned long long;
-  using words [[gnu::vector_size(32)]] = unsigned;
-  using integers [[gnu::vector_size(32)]] = int;
-  using floats [[gnu::vector_size(32)]] = float;
+  using vectors = zfp_vectors<float, 32>;
+  using words = vectors::bits;
+  using floats = vectors::value;
 
   SPAR_ZFP_AVX2 static void transform(const zfp_decoded<float>& group, float* x, bool add) {
     for (unsigned first = 0; first < zfp_blocks; first += 8) {
-      words a{}, b{}, c{}, d{};
+      words u[4] = {};
       int lowest = 24;
       for (unsigned part = 0; part < group.parts; ++part, lowest -= 8) {
         const words four = bytes(group.planes + first * group.room + 8 * part);
-        a |= (four >> 24) << lowest, b |= (four >> 16 & 0xff) << lowest;
-        c |= (four >> 8 & 0xff) << lowest, d |= (four & 0xff) << lowest;
+        u[0] |= (four >> 24) << lowest, u[1] |= (four >> 16 & 0xff) << lowest;
+        u[2] |= (four >> 8 & 0xff) << lowest, u[3] |= (four & 0xff) << lowest;
       }
-      a = binary(a), b = binary(b), c = binary(c), d = binary(d);
-      b += half(d), d -= half(b);
-      b += d, d += d - b;
-      c += a, a += a - c;
-      b += c, c += c - b;
-      d += a, a += a - d;
-      floats factor;
+      floats v[4], factor;
       std::memcpy(&factor, group.factors + first, 32);
-      store(floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor, x + 4 * first, add);
+      vectors::inverse(u, factor, v);
+      store(v[0], v[1], v[2], v[3], x + 4 * first, add);
     }
   }
 
@@ -326,11 +304,6 @@ struct zfp_avx2_values {
   SPAR_ZFP_AVX2 static words exchanged(words x, unsigned mask) {
     const words differ = (x ^ x >> Distance) & mask;
     return x ^ differ ^ differ << Distance;
-  }
-  SPAR_ZFP_AVX2 static words half(words x) { return __builtin_bit_cast(words, __builtin_bit_cast(integers, x) >> 1); }
-  SPAR_ZFP_AVX2 static words binary(words x) { return (x ^ 0xaaaaaaaa) - 0xaaaaaaaa; }
-  SPAR_ZFP_AVX2 static floats floating(words x) {
-    return __builtin_convertvector(__builtin_bit_cast(integers, x), floats);
   }
   SPAR_ZFP_AVX2 static void store(floats a, floats b, floats c, floats d, float* x, bool add) {
     const auto ab = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);

@@ -215,9 +215,10 @@ struct zfp_avx512_reader : zfp_avx512_vectors {
 template <class T>
 struct zfp_avx512_group : zfp_avx512_vectors {
   using format = zfp_format<T>;
-  using value [[gnu::vector_size(64)]] = T;
-  using integer [[gnu::vector_size(64)]] = typename format::integer;
-  using bits [[gnu::vector_size(64)]] = typename format::bits;
+  using vectors = zfp_vectors<T, 64>;
+  using value = typename vectors::value;
+  using integer = typename vectors::integer;
+  using bits = typename vectors::bits;
   static constexpr int count = format::is_double ? 2 : 1; // of the vectors that a coefficient of all blocks needs
 
   bits u[count][4]{};
@@ -262,50 +263,32 @@ struct zfp_avx512_group : zfp_avx512_vectors {
   }
 
  private:
-  /// As `zfp_lanes::transform`. Returns the headers.
+  /// Loads and transforms blocks. Returns their headers.
   template <int Part>
   SPAR_ZFP_AVX512 bits load_part(const T* x) {
     value v[4];
     std::memcpy(v, x, sizeof(v));
     transpose(v);
-    const integer top = larger(larger(magnitude(v[0]), magnitude(v[1])), larger(magnitude(v[2]), magnitude(v[3])));
-    const bits exponent = __builtin_bit_cast(bits, top) >> format::mantissa;
-    const auto is_nonzero =
-        __builtin_bit_cast(bits, __builtin_bit_cast(integer, exponent) > format::smallest + format::bias - 1);
-    const auto scale = __builtin_bit_cast(
-        value, ((2 * format::bias + format::planes - 3 - exponent) << format::mantissa) & is_nonzero);
-    bits a = truncated(v[0] * scale), b = truncated(v[1] * scale), c = truncated(v[2] * scale),
-         d = truncated(v[3] * scale);
-    a += d, a = half(a), d -= a;
-    c += b, c = half(c), b -= c;
-    a += c, a = half(a), c -= a;
-    d += b, d = half(d), b -= d;
-    d += half(b), b -= half(d);
-    u[Part][0] = negabinary(a), u[Part][1] = negabinary(b), u[Part][2] = negabinary(c), u[Part][3] = negabinary(d);
-    return (2 * exponent + 3) & is_nonzero;
+    bits header;
+    vectors::transform(v, u[Part], header);
+    return header;
   }
-  /// As `zfp_lanes::inverse`.
+  /// Transforms coefficients back, and stores or adds the values.
   template <int Part>
   SPAR_ZFP_AVX512 void store_part(bits header, T* x, bool add) {
     const bits exponent = header >> 1 & (2 * format::bias + 1);
-    bits a = u[Part][0], b = u[Part][1], c = u[Part][2], d = u[Part][3];
     if constexpr (format::is_double) {
       const bits kept = up(longs{} - 1, difference_or_0(longs{} + 9, exponent)); // as `format::kept`
-      a &= kept, b &= kept, c &= kept, d &= kept;
+      u[Part][0] &= kept, u[Part][1] &= kept, u[Part][2] &= kept, u[Part][3] &= kept;
     }
-    a = binary(a), b = binary(b), c = binary(c), d = binary(d);
-    b += half(d), d -= half(b);
-    b += d, d += d - b;
-    c += a, a += a - c;
-    b += c, c += c - b;
-    d += a, a += a - d;
     const bits biased = exponent - (format::planes - 2); // as `format::factor`
     // Not bits{} + 1: nvcc 13.0 crashes where it adds a constant to {} of less than 64 bits.
     const auto one = __builtin_bit_cast(bits, longs{} + (format::is_double ? 1 : 0x100000001));
     const auto factor =
         __builtin_bit_cast(value, __builtin_bit_cast(integer, biased) > 0 ? biased << format::mantissa
                                                                           : up(one, biased + (format::mantissa - 1)));
-    value v[4] = {floating(a) * factor, floating(b) * factor, floating(c) * factor, floating(d) * factor};
+    value v[4];
+    vectors::inverse(u[Part], factor, v);
     transpose(v);
     if (add) {
       value old[4];
@@ -366,18 +349,6 @@ struct zfp_avx512_group : zfp_avx512_vectors {
     return __builtin_shufflevector(__builtin_bit_cast(words, x), __builtin_bit_cast(words, y), 1, 3, 17, 19, 5, 7, 21,
                                    23, 9, 11, 25, 27, 13, 15, 29, 31);
   }
-  SPAR_ZFP_AVX512 static integer magnitude(value x) {
-    return __builtin_bit_cast(integer, __builtin_bit_cast(bits, x) << 1 >> 1);
-  }
-  SPAR_ZFP_AVX512 static bits truncated(value x) {
-    return __builtin_bit_cast(bits, __builtin_convertvector(x, integer));
-  }
-  SPAR_ZFP_AVX512 static value floating(bits x) {
-    return __builtin_convertvector(__builtin_bit_cast(integer, x), value);
-  }
-  SPAR_ZFP_AVX512 static bits half(bits x) { return __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1); }
-  SPAR_ZFP_AVX512 static bits negabinary(bits x) { return (x + format::negabinary) ^ format::negabinary; }
-  SPAR_ZFP_AVX512 static bits binary(bits x) { return (x ^ format::negabinary) - format::negabinary; }
 };
 
 /// Where the bytes of the codes of eight blocks are, if the code of block `block_of(i)` goes to lane i.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transform of zfp blocks in vectors of 16 bytes, and loads and stores of bits.
+// The transform of zfp blocks in vectors, and loads and stores of bits.
 #pragma once
 
 #include <spar/storage/kernel/zfp/format.hpp>
@@ -34,16 +34,80 @@ template <unsigned Distance, class V>
   return x ^ differ ^ differ << Distance;
 }
 
-/// Vectors of 16 bytes with a value, or a number of its size, of each of some blocks.
-template <class T>
-struct zfp_lanes {
+/// Vectors of `Size` bytes with a value, or a number of its size, of each of some blocks, and the transform of these
+/// blocks. The functions need no attribute `target`, because they get the instructions of the function into which they
+/// are inlined. They take vectors by reference: compilers warn of larger vectors by value without this attribute.
+template <class T, std::size_t Size>
+struct zfp_vectors {
   using format = zfp_format<T>;
-  using value [[gnu::vector_size(16)]] = T;
-  using integer [[gnu::vector_size(16)]] = typename format::integer;
-  using bits [[gnu::vector_size(16)]] = typename format::bits;
-  static constexpr std::size_t count = 16 / sizeof(T);
+  using value [[gnu::vector_size(Size)]] = T;
+  using integer [[gnu::vector_size(Size)]] = typename format::integer;
+  using bits [[gnu::vector_size(Size)]] = typename format::bits;
+  static constexpr std::size_t count = Size / sizeof(T);
 
   // Loops over the four values of a block are unrolled by hand: g++ -O2 would keep the values in memory.
+
+  /// Computes the coefficients of blocks, in negabinary, and their headers.
+  [[gnu::always_inline]] static void transform(const value (&v)[4], bits (&u)[4], bits& header) {
+    integer m[4];
+    magnitude(v[0], m[0]), magnitude(v[1], m[1]), magnitude(v[2], m[2]), magnitude(v[3], m[3]);
+    raise_to(m[1], m[0]), raise_to(m[3], m[2]), raise_to(m[2], m[0]);
+    const bits exponent = __builtin_bit_cast(bits, m[0]) >> format::mantissa;
+    const auto is_nonzero =
+        __builtin_bit_cast(bits, __builtin_bit_cast(integer, exponent) > format::smallest + format::bias - 1);
+    header = (2 * exponent + 3) & is_nonzero;
+    const auto scale = __builtin_bit_cast(
+        value, ((2 * format::bias + format::planes - 3 - exponent) << format::mantissa) & is_nonzero);
+    bits &a = u[0], &b = u[1], &c = u[2], &d = u[3];
+    truncate(v[0] * scale, a), truncate(v[1] * scale, b), truncate(v[2] * scale, c), truncate(v[3] * scale, d);
+    a += d, halve(a), d -= a;
+    c += b, halve(c), b -= c;
+    a += c, halve(a), c -= a;
+    d += b, halve(d), b -= d;
+    add_half(b, d), subtract_half(d, b);
+    to_negabinary(a), to_negabinary(b), to_negabinary(c), to_negabinary(d);
+  }
+  /// The inverse of `transform`, with the factors of the blocks. Changes `u`.
+  [[gnu::always_inline]] static void inverse(bits (&u)[4], const value& factor, value (&v)[4]) {
+    bits &a = u[0], &b = u[1], &c = u[2], &d = u[3];
+    to_binary(a), to_binary(b), to_binary(c), to_binary(d);
+    add_half(d, b), subtract_half(b, d);
+    b += d, d += d - b;
+    c += a, a += a - c;
+    b += c, c += c - b;
+    d += a, a += a - d;
+    to_values(a, factor, v[0]), to_values(b, factor, v[1]), to_values(c, factor, v[2]), to_values(d, factor, v[3]);
+  }
+
+ private:
+  [[gnu::always_inline]] static void magnitude(const value& x, integer& m) {
+    m = __builtin_bit_cast(integer, __builtin_bit_cast(bits, x) << 1 >> 1);
+  }
+  [[gnu::always_inline]] static void raise_to(const integer& least, integer& x) { x = x > least ? x : least; }
+  [[gnu::always_inline]] static void truncate(const value& x, bits& y) {
+    y = __builtin_bit_cast(bits, __builtin_convertvector(x, integer));
+  }
+  [[gnu::always_inline]] static void halve(bits& x) {
+    x = __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1);
+  }
+  [[gnu::always_inline]] static void add_half(const bits& x, bits& to) {
+    to += __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1);
+  }
+  [[gnu::always_inline]] static void subtract_half(const bits& x, bits& from) {
+    from -= __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1);
+  }
+  [[gnu::always_inline]] static void to_negabinary(bits& x) { x = (x + format::negabinary) ^ format::negabinary; }
+  [[gnu::always_inline]] static void to_binary(bits& x) { x = (x ^ format::negabinary) - format::negabinary; }
+  [[gnu::always_inline]] static void to_values(const bits& x, const value& factor, value& v) {
+    v = __builtin_convertvector(__builtin_bit_cast(integer, x), value) * factor;
+  }
+};
+
+/// Vectors of 16 bytes, which all processors have.
+template <class T>
+struct zfp_lanes : zfp_vectors<T, 16> {
+  using value = typename zfp_vectors<T, 16>::value;
+  static constexpr std::size_t count = zfp_vectors<T, 16>::count;
 
   /// Loads the blocks at `x`: value i of each block to v[i]; and stores them, or adds them to the blocks there.
   [[gnu::always_inline]] static void load(const T* x, value (&v)[4]) {
@@ -60,48 +124,7 @@ struct zfp_lanes {
     put(x + 2 * count, zipped<0>(c, d), add), put(x + 3 * count, zipped<1>(c, d), add);
   }
 
-  /// Computes the coefficients of blocks, in negabinary, and their headers.
-  [[gnu::always_inline]] static void transform(const value (&v)[4], bits (&u)[4], bits& header) {
-    const integer top = larger(larger(magnitude(v[0]), magnitude(v[1])), larger(magnitude(v[2]), magnitude(v[3])));
-    const bits exponent = __builtin_bit_cast(bits, top) >> format::mantissa;
-    const auto is_nonzero =
-        __builtin_bit_cast(bits, __builtin_bit_cast(integer, exponent) > format::smallest + format::bias - 1);
-    header = (2 * exponent + 3) & is_nonzero;
-    const auto scale = __builtin_bit_cast(
-        value, ((2 * format::bias + format::planes - 3 - exponent) << format::mantissa) & is_nonzero);
-    bits a = truncated(v[0] * scale), b = truncated(v[1] * scale), c = truncated(v[2] * scale),
-         d = truncated(v[3] * scale);
-    a += d, a = half(a), d -= a;
-    c += b, c = half(c), b -= c;
-    a += c, a = half(a), c -= a;
-    d += b, d = half(d), b -= d;
-    d += half(b), b -= half(d);
-    u[0] = negabinary(a), u[1] = negabinary(b), u[2] = negabinary(c), u[3] = negabinary(d);
-  }
-  /// The inverse of `transform`, with the factors of the blocks.
-  [[gnu::always_inline]] static void inverse(const bits (&u)[4], value factor, value (&v)[4]) {
-    bits a = binary(u[0]), b = binary(u[1]), c = binary(u[2]), d = binary(u[3]);
-    b += half(d), d -= half(b);
-    b += d, d += d - b;
-    c += a, a += a - c;
-    b += c, c += c - b;
-    d += a, a += a - d;
-    v[0] = floating(a) * factor, v[1] = floating(b) * factor, v[2] = floating(c) * factor, v[3] = floating(d) * factor;
-  }
-
  private:
-  [[gnu::always_inline]] static integer magnitude(value x) {
-    return __builtin_bit_cast(integer, __builtin_bit_cast(bits, x) << 1 >> 1);
-  }
-  [[gnu::always_inline]] static integer larger(integer a, integer b) { return a > b ? a : b; }
-  [[gnu::always_inline]] static bits truncated(value x) {
-    return __builtin_bit_cast(bits, __builtin_convertvector(x, integer));
-  }
-  [[gnu::always_inline]] static value floating(bits x) {
-    return __builtin_convertvector(__builtin_bit_cast(integer, x), value);
-  }
-  [[gnu::always_inline]] static bits negabinary(bits x) { return (x + format::negabinary) ^ format::negabinary; }
-  [[gnu::always_inline]] static bits binary(bits x) { return (x ^ format::negabinary) - format::negabinary; }
   [[gnu::always_inline]] static value at(const T* x) {
     value v;
     std::memcpy(&v, x, sizeof(v));
@@ -110,9 +133,6 @@ struct zfp_lanes {
   [[gnu::always_inline]] static void put(T* x, value v, bool add) {
     if (add) v += at(x);
     std::memcpy(x, &v, sizeof(v));
-  }
-  [[gnu::always_inline]] static bits half(bits x) {
-    return __builtin_bit_cast(bits, __builtin_bit_cast(integer, x) >> 1);
   }
   /// Of the values of a and b: those at even (odd) positions if First is 0 (1).
   template <int First>
