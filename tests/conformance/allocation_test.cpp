@@ -17,6 +17,10 @@
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
+#ifdef SPAR_TEST_LIBZFP
+#include "support/line.hpp"
+#endif
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -225,6 +229,11 @@ template <>
 inline constexpr bool is_on_threads<dense_allreduce<spar::ring>> = true;
 template <>
 inline constexpr bool is_on_threads<dense_piece<piece::broadcast>> = true;
+#ifdef SPAR_TEST_LIBZFP
+/// Each run of a group has new threads, and each thread keeps memory of its own for libzfp.
+template <class Schedule>
+inline constexpr bool is_on_threads<dense_allreduce<stored<line, Schedule>>> = false;
+#endif
 
 /// The same check on every in-process transport. `shape` is the position of the input, for runs_case().
 template <class Call>
@@ -352,6 +361,16 @@ TEST(dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<dense_allreduce<stored<hundredth, spar::dsar_split>>>();
   expect_no_dense_allocations<dense_allreduce<stored<hundredth, spar::recursive_doubling>>>();
   expect_no_dense_allocations<dense_allreduce<stored<hundredth, spar::two_shot>>>();
+#ifdef SPAR_TEST_LIBZFP
+  expect_no_dense_allocations<dense_allreduce<stored<line, spar::ring>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<line, spar::rabenseifner>>>();
+#if SPAR_ALL_CASES
+  expect_no_dense_allocations<dense_allreduce<stored<line, spar::recursive_doubling>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<line, spar::dsar_split>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<line, spar::two_shot>>>();
+  expect_no_dense_allocations<dense_allreduce<stored<line, spar::one_shot>>>();
+#endif
+#endif
   expect_no_dense_allocations<strided_allreduce>();
 }
 

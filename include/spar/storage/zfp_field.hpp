@@ -24,6 +24,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace spar::inline v0_1 {
@@ -45,8 +46,8 @@ namespace storage {
 /// times this bound, and `chains` over a tree of b branches within P + b - 1 times. Additions round, too. For the
 /// modes `rate` and `precision`, spar states no bound.
 ///
-/// Every encoding and decoding allocates memory: libzfp's descriptor of a stream, and for a decoding the largest
-/// number of bytes, because libzfp does not notice the end of its input.
+/// Each thread that encodes or decodes keeps memory for the largest encoding of its pieces until it ends. libzfp works
+/// there, because its stream of bits cannot move to other memory and does not notice the end of its input.
 struct zfp_field {
   static constexpr slot fills = slot::storage;
   static constexpr std::string_view name = "zfp_field";
@@ -91,16 +92,20 @@ struct zfp_field {
     const std::span<std::byte> body = out.subspan(sizeof(std::uint64_t));
     std::size_t size = values.size_bytes();
     if (!values.empty() && (is_lossless() || takes(values))) {
-      std::vector<T> without_tiny;
+      const T* from = values.data();
       if (!is_lossless() && std::any_of(values.begin(), values.end(), is_tiny<T>)) {
+        static thread_local std::vector<T> without_tiny;
         without_tiny.resize(values.size());
         std::replace_copy_if(values.begin(), values.end(), without_tiny.begin(), is_tiny<T>, T{});
+        from = without_tiny.data();
       }
-      const T* const from = without_tiny.empty() ? values.data() : without_tiny.data();
-      size = coder<T>(*this, const_cast<T*>(from), values.size()).encode(body);
+      size = coder<T>(*this, const_cast<T*>(from), values.size()).encode();
     }
     const std::uint64_t form = size < values.size_bytes() ? encoded : plain;
-    if (form == plain && !values.empty()) std::memcpy(body.data(), values.data(), size = values.size_bytes());
+    if (form == encoded)
+      std::memcpy(body.data(), kept_bits::of_thread().bytes(), size);
+    else if (!values.empty())
+      std::memcpy(body.data(), values.data(), size = values.size_bytes());
     std::memcpy(out.data(), &form, sizeof(form));
     return sizeof(form) + size;
   }
@@ -130,7 +135,40 @@ struct zfp_field {
   // The first 8 bytes of an encoding: 8, so that the words of libzfp that follow are aligned.
   static constexpr std::uint64_t encoded = 0, plain = 1;
 
-  /// libzfp's descriptors of the bytes and of the values of a piece.
+  /// A thread's stream of bits for libzfp, over memory that grows with the longest encoding.
+  class kept_bits {
+   public:
+    static kept_bits& of_thread() {
+      static thread_local kept_bits its;
+      return its;
+    }
+    kept_bits(const kept_bits&) = delete;
+    ~kept_bits() { close(); }
+    /// The beginning of the stream, which has room for `most` bytes and the words that libzfp reads ahead.
+    [[nodiscard]] bitstream* begin(std::size_t most) {
+      const std::size_t words = most / sizeof(std::uint64_t) + 3;
+      if (stream_ == nullptr || words > words_.size()) {
+        close();
+        if (words > words_.size()) words_.resize(words);
+        stream_ = stream_open(words_.data(), words_.size() * sizeof(std::uint64_t));
+        if (stream_ == nullptr) throw std::bad_alloc();
+      }
+      stream_rewind(stream_);
+      return stream_;
+    }
+    [[nodiscard]] std::uint64_t* bytes() noexcept { return words_.data(); }
+
+   private:
+    kept_bits() = default;
+    void close() noexcept {
+      if (stream_ != nullptr) stream_close(std::exchange(stream_, nullptr));
+    }
+
+    std::vector<std::uint64_t> words_;
+    bitstream* stream_ = nullptr;
+  };
+
+  /// libzfp's descriptors of the stream of bits and of the values of a piece.
   template <class T>
   class coder {
    public:
@@ -151,38 +189,21 @@ struct zfp_field {
     }
     /// The number of bytes that libzfp may write or read.
     [[nodiscard]] std::size_t most_bytes() const { return zfp_stream_maximum_size(&stream_, &values_); }
-    /// Returns the number of bytes.
-    std::size_t encode(std::span<std::byte> out) {
-      const bits to(out.data(), out.size());
-      stream_.stream = to.get();
+    /// Encodes to the thread's stream of bits, and returns the number of bytes.
+    std::size_t encode() {
+      stream_.stream = kept_bits::of_thread().begin(most_bytes());
       return zfp_compress(&stream_, &values_);
     }
     /// Returns whether the encoding ends with the last byte of `in`.
     bool decode(std::span<const std::byte> in) {
       const std::size_t most = most_bytes();
       if (in.size() > most) return false;
-      std::vector<std::byte> padded(most + 2 * sizeof(std::uint64_t));
-      std::copy(in.begin(), in.end(), padded.begin());
-      const bits from(padded.data(), padded.size());
-      stream_.stream = from.get();
+      stream_.stream = kept_bits::of_thread().begin(most);
+      if (!in.empty()) std::memcpy(kept_bits::of_thread().bytes(), in.data(), in.size());
       return zfp_decompress(&stream_, &values_) == in.size();
     }
 
    private:
-    /// A bit stream of libzfp.
-    class bits {
-     public:
-      bits(void* bytes, std::size_t size) : stream_(stream_open(bytes, size)) {
-        if (stream_ == nullptr) throw std::bad_alloc();
-      }
-      bits(const bits&) = delete;
-      ~bits() { stream_close(stream_); }
-      [[nodiscard]] bitstream* get() const noexcept { return stream_; }
-
-     private:
-      bitstream* stream_;
-    };
-
     ::zfp_stream stream_{};
     ::zfp_field values_{};
   };
