@@ -6,7 +6,6 @@
 
 #include <spar/core/check_number.hpp>
 #include <spar/core/error.hpp>
-#include <spar/core/util/algobase.hpp>
 
 #include <array>
 #include <charconv>
@@ -23,22 +22,6 @@
 
 namespace spar::inline v0_1::detail {
 
-/// The number of characters to insert, delete or replace that turn `a` into `b`.
-inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::string row(b.size() + 1, '\0'); // of at most 127 characters; longer texts are close to nothing
-  if (a.size() > 100 || b.size() > 100) return a.size() + b.size();
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<char>(j);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    char diagonal = std::exchange(row[0], static_cast<char>(i + 1));
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const char replaced = static_cast<char>(diagonal + (a[i] == b[j] ? 0 : 1));
-      const char shorter = std::min(row[j], row[j + 1]);
-      diagonal = std::exchange(row[j + 1], std::min(replaced, static_cast<char>(shorter + 1)));
-    }
-  }
-  return static_cast<std::size_t>(row[b.size()]);
-}
-
 /// The names that may stand at one position of a text.
 class text_choices {
  public:
@@ -50,32 +33,9 @@ class text_choices {
   void add(std::span<const std::string_view> names) {
     for (const std::string_view name : names) add(name);
   }
-  [[nodiscard]] bool contains(std::string_view name) const noexcept {
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (names_[i] == name) return true;
-    }
-    return false;
-  }
+  [[nodiscard]] bool contains(std::string_view name) const noexcept;
   /// The names, separated by commas: first the one nearest to `given`, if it is close.
-  [[nodiscard]] std::string text(std::string_view given) const {
-    std::size_t nearest = 0, least = std::numeric_limits<std::size_t>::max();
-    std::size_t end = 0;
-    do { // compares what stands before each colon, because some names have an argument
-      end = std::min(given.find(':', end + 1), given.size());
-      for (std::size_t i = 0; i < count_; ++i) {
-        const std::size_t distance = edit_distance(given.substr(0, end), names_[i]);
-        if (distance < least) least = distance, nearest = i;
-      }
-    } while (end < given.size());
-    std::string all;
-    const auto write = [&](std::string_view name) { all.append(all.empty() ? "" : ", ").append(name); };
-    const bool is_close = least <= 1 + names_[nearest].size() / 3;
-    if (is_close && count_ > 0) write(names_[nearest]);
-    for (std::size_t i = 0; i < std::min(count_, shown_); ++i) {
-      if (!is_close || i != nearest) write(names_[i]);
-    }
-    return all.empty() ? "no options" : all;
-  }
+  [[nodiscard]] std::string text(std::string_view given) const;
 
  private:
   std::array<std::string_view, 64> names_{};
@@ -84,30 +44,19 @@ class text_choices {
 };
 
 /// Throws `invalid_argument`: "`what` at character `at` + 1 of `text`; expected `choices`".
-[[noreturn, gnu::cold]] inline void refuse_text(std::string_view text, std::size_t at, const std::string& what,
-                                                const std::string& choices) {
-  raise<invalid_argument>({what, " at character ", at + 1, " of '", text, "'; expected ", choices});
-}
+[[noreturn, gnu::cold]] void refuse_text(std::string_view text, std::size_t at, const std::string& what,
+                                         const std::string& choices);
 
 inline constexpr number_range from_one{1, 0x1p64, "a whole number of at least 1"};
 inline constexpr number_range from_zero{0, 0x1p64, "a whole number of at least 0"};
-inline constexpr number_range shares{std::numeric_limits<double>::min(), 1,
-                                     "a share above 0 and at most 1, such as 0.01 or 1%, or k=NUMBER"};
+inline constexpr number_range entry_shares{std::numeric_limits<double>::min(), 1,
+                                           "a share above 0 and at most 1, such as 0.01 or 1%, or k=NUMBER"};
 
 /// Reads the options of a part from its text.
 class part_reader {
  public:
   /// Reads the part in the characters [`begin`, `end`) of `text`, which must outlive this object.
-  part_reader(std::string_view text, std::size_t begin, std::size_t end) : text_(text), begin_(begin), end_(end) {
-    std::size_t from = begin;
-    for (;;) {
-      const std::size_t to = std::min(text.find(':', from), end);
-      if (count_ == words_.size()) refuse_text(text, from, "too many arguments", "at most 15 arguments");
-      words_[count_++] = {from, text.substr(from, to - from)};
-      if (to == end) return;
-      from = to + 1;
-    }
-  }
+  part_reader(std::string_view text, std::size_t begin, std::size_t end);
   /// Reads all of `text`.
   explicit part_reader(std::string_view text) : part_reader(text, 0, text.size()) {}
 
@@ -119,13 +68,7 @@ class part_reader {
   [[nodiscard]] std::size_t position() const noexcept { return begin_; }
 
   /// Whether the text begins with `known`, a name or a name and its first argument. The argument then counts as read.
-  [[nodiscard]] bool begins_with(std::string_view known) noexcept {
-    const std::size_t colon = std::min(known.find(':'), known.size());
-    if (known.substr(0, colon) != name()) return false;
-    if (colon == known.size()) return true;
-    if (count_ < 2 || words_[1].text != known.substr(colon + 1)) return false;
-    return words_[1].is_read = true;
-  }
+  [[nodiscard]] bool begins_with(std::string_view known) noexcept;
 
   /// The option `key`, whose values are those of `range`. Leaves the default in `to` if the text has no such option.
   template <class Number>
@@ -148,34 +91,13 @@ class part_reader {
     if (read_ == before) refuse_text(text_, begin_, sentence(name(), " without its ", key), range.text);
   }
   /// The number of entries of a selector: a share such as 0.01 or 1%, or `k=NUMBER`.
-  void amount(std::uint64_t& k, double& density) {
-    const std::size_t before = read_;
-    (*this)("k", k, from_zero);
-    first("density", density, shares);
-    if (read_ > before + 1) refuse_text(text_, last_, "a second number of entries", "one: a share or k=NUMBER");
-  }
+  void amount(std::uint64_t& k, double& density);
   /// The option that the word `known` sets.
-  void flag(std::string_view known, bool& to) {
-    choices_.add(known);
-    for (word& each : arguments()) {
-      if (!each.is_read && each.text == known) to = take(each);
-    }
-  }
+  void flag(std::string_view known, bool& to);
   /// Throws `invalid_argument`, because the argument that was read last is none of those `expected`.
-  [[noreturn]] void reject_last(const char* expected) const {
-    const std::string_view rest = text_.substr(last_, end_ - last_);
-    refuse_text(text_, last_, sentence("'", rest.substr(0, rest.find(':')), "'"), expected);
-  }
+  [[noreturn]] void reject_last(const char* expected) const;
   /// Throws `invalid_argument` if an argument has not been read.
-  void end() {
-    for (const word& each : arguments()) {
-      if (each.is_read) continue;
-      const std::string_view key = each.text.substr(0, each.text.find('='));
-      if (choices_.contains(key) && key.size() < each.text.size())
-        refuse_text(text_, each.at, sentence("a second ", key), "each option once");
-      refuse_text(text_, each.at, sentence("unknown option '", each.text, "' of ", name()), choices_.text(key));
-    }
-  }
+  void end();
 
  private:
   struct word {
@@ -190,19 +112,8 @@ class part_reader {
     last_ = given.at;
     return given.is_read = true;
   }
-  [[nodiscard]] word* find(std::string_view key) noexcept {
-    for (word& each : arguments()) {
-      const bool is_it = each.text.size() > key.size() && each.text.starts_with(key) && each.text[key.size()] == '=';
-      if (is_it && !each.is_read) return &each;
-    }
-    return nullptr;
-  }
-  [[nodiscard]] word* find_unnamed() noexcept {
-    if (count_ < 2 || words_[1].is_read || words_[1].text.find('=') != std::string_view::npos) return nullptr;
-    const std::string_view text = words_[1].text;
-    const bool is_number = !text.empty() && ((text[0] >= '0' && text[0] <= '9') || text[0] == '.' || text[0] == '-');
-    return is_number ? &words_[1] : nullptr;
-  }
+  [[nodiscard]] word* find(std::string_view key) noexcept;
+  [[nodiscard]] word* find_unnamed() noexcept;
 
   template <class Number>
   void read(word& given, std::string_view value, Number& to, const number_range& range) {
@@ -235,13 +146,8 @@ class part_reader {
 };
 
 /// Throws `invalid_argument`, because the `kind` of part that begins the text of `from` is none of `names`.
-[[noreturn, gnu::cold]] inline void refuse_name(const part_reader& from, const char* kind,
-                                                std::span<const std::string_view> names) {
-  text_choices choices;
-  choices.add(names);
-  refuse_text(from.whole(), from.position(), sentence("unknown ", kind, " '", from.text(), "'"),
-              choices.text(from.text()));
-}
+[[noreturn, gnu::cold]] void refuse_name(const part_reader& from, const char* kind,
+                                         std::span<const std::string_view> names);
 
 /// Writes the options of a part that differ from those of another part, as `part_reader` reads them.
 class part_writer {
@@ -269,20 +175,14 @@ class part_writer {
   }
   void amount(const std::uint64_t& k, const double& density) {
     (*this)("k", k, from_zero);
-    (*this)("density", density, shares);
+    (*this)("density", density, entry_shares);
   }
   void flag(std::string_view known, const bool& value) { option(value ? std::string(known) : std::string()); }
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
-  void option(std::string written) {
-    if (defaults_) {
-      default_[next_++] = std::move(written);
-    } else if (default_[next_++] != written) {
-      text_.append(":").append(written);
-    }
-  }
+  void option(std::string written);
 
   bool defaults_ = false;
   std::size_t next_ = 0;
@@ -324,3 +224,7 @@ std::string write_part(std::span<const std::string_view> names, const std::varia
 }
 
 } // namespace spar::inline v0_1::detail
+
+#ifndef SPAR_COMPILED
+#include <spar/core/policy/part_text-inl.hpp>
+#endif
