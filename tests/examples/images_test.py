@@ -153,7 +153,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--systems dense:1": "dense takes no quorum",
         "--systems quorum": "quorum needs a number, as in quorum:4",
         "--systems ring": "ring needs a codec, as in ring+zfp:8",
-        "--systems two_shot+zfp:2": "the zfp rate is 2",
+        "--systems two_shot+zfp:2": "'2' at character 5 of 'zfp:2'; expected a multiple of 0.25 from 4 to 32",
         "--systems ring+zip": "unknown codec 'zip'",
         "--systems ring+bound:0": "the error of bound must be above 0 and below 1, not '0'",
         "--systems ok_topk+zfp:8": "there is no system 'ok_topk+zfp:8'",
