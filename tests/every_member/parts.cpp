@@ -99,6 +99,7 @@ std::size_t encode_fields(std::span<T> x, std::vector<std::byte>& bytes) {
     const std::size_t size = of.part.encode(std::span<const T>(x), std::span(bytes), spar::block_position{});
     of.part.decode(std::span<const std::byte>(bytes).first(size), x);
     all += of.part.grain() + static_cast<std::size_t>(of.part.template cost<T>({}));
+    all += static_cast<std::size_t>(of.part.template relative_error<T>() + of.part.template absolute_error<T>());
   });
   return all;
 }

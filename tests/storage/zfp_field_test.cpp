@@ -9,6 +9,7 @@
 #include <spar/storage/named_codec.hpp>
 #include <spar/storage/zfp_field.hpp>
 #include <spar/system/collectives.hpp>
+#include <spar/tolerance.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/topology/ownership.hpp>
 #include <spar/tree.hpp>
@@ -191,6 +192,37 @@ TYPED_TEST(zfp_field, rounds_a_block_by_at_most_its_largest_value) {
         ASSERT_LE(std::abs(static_cast<double>(x[i]) - static_cast<double>(back[i])), rounding);
     }
   }
+}
+
+/// Noise, values near the largest, and values of many magnitudes, in whole blocks and in parts of blocks.
+TYPED_TEST(zfp_field, rounds_by_the_error_that_a_precision_states) {
+  using T = TypeParam;
+  double worst = 0;
+  for (const shape& of :
+       {shape{64}, shape{4, 64}, shape{3, 64}, shape{4, 4, 64}, shape{3, 2, 64}, shape{4, 3, 4, 64}}) {
+    for (unsigned precision = 1; precision <= 8 * sizeof(T); ++precision) {
+      const storage codec{.shape = of, .precision = precision};
+      for (std::uint64_t seed = 0; seed < 30; ++seed) {
+        std::vector<T> x(length(of)); // zeros behind the first blocks, so that it is worth encoding
+        const auto values = noise<T>(x.size() / 16, seed);
+        std::copy(values.begin(), values.end(), x.begin());
+        double largest = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (seed % 3 == 1) x[i] = static_cast<T>(std::copysign(1 - std::abs(x[i]) / 1024, x[i]));
+          if (seed % 3 == 2) x[i] = static_cast<T>(std::ldexp(x[i], -static_cast<int>(i % 20)));
+          largest = std::max(largest, static_cast<double>(std::abs(x[i])));
+        }
+        const auto back = decoded<T>(codec, encoded(codec, x), x.size());
+        const double bound = codec.template relative_error<T>() * largest + codec.template absolute_error<T>();
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const double error = std::abs(static_cast<double>(x[i]) - static_cast<double>(back[i]));
+          ASSERT_LE(error, bound) << "precision " << precision;
+          worst = std::max(worst, error / bound);
+        }
+      }
+    }
+  }
+  EXPECT_GT(worst, 0.5); // the bound is not much too large
 }
 
 TYPED_TEST(zfp_field, sends_what_libzfp_cannot_encode_as_it_is) {
@@ -492,6 +524,32 @@ TEST(zfp_field_sums, are_within_the_bound_and_equal_on_all_ranks) {
       expect_bounded_sums<double>(where, ranks, {130});
     }
   }
+}
+
+TEST(zfp_field_sums, are_within_error_bound) {
+  constexpr shape of{7, 5, 29};
+  for (const spar::rank_t ranks : all_ranks) {
+    const auto all = noise_of_ranks<float>(ranks, of);
+    for (const storage& codec : {storage{.shape = of, .precision = 14}, storage{.shape = of, .precision = 24},
+                                 storage{.shape = of, .accuracy = 1e-2}, storage{.shape = of}}) {
+      const auto expect = [&](auto by) {
+        const auto algorithm = spar::compose(codec, by);
+        const double bound = spar::error_bound<float>(algorithm, ranks, 1.0);
+        EXPECT_LT(bound, 0.1 * ranks * ranks);
+        const auto sum = sum_of(mode::threads, ranks, all.first, algorithm);
+        for (std::size_t i = 0; i < sum.size(); ++i)
+          ASSERT_LE(std::abs(all.second[i] - static_cast<double>(sum[i])), bound) << ranks << " ranks, index " << i;
+      };
+      expect(spar::ring{.piece = 200});
+      expect(spar::recursive_doubling{.piece = 200});
+      expect(spar::rabenseifner{});
+      expect(spar::dsar_split{});
+      expect(spar::two_shot{.piece = 200});
+      expect(spar::one_shot{.piece = 200});
+    }
+  }
+  const auto by_rate = spar::compose(storage{.shape = of, .rate = 8}, spar::ring{});
+  EXPECT_EQ(spar::error_bound<float>(by_rate, 2, 1.0), std::numeric_limits<double>::infinity());
 }
 
 /// The ring adds in an order that depends on the cut of the vector, which is the same where each rank owns as many

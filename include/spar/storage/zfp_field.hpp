@@ -40,11 +40,15 @@ namespace storage {
 /// finite number is sent unencoded, and so is one that would become longer.
 ///
 /// An encoding changes a value by at most `accuracy`, if it is set, plus 2^-22 (double: 2^-50) of the largest |value|
-/// of the block, and values below 2^-98 (double: 2^-962) may become zero. Each of these schedules encodes the
-/// contributions and partial sums of an index at most P times in all, so the sum is within P times this bound of the
-/// exact sum. There are two exceptions: recursive doubling, which encodes both operands in each round, is within 2 P
-/// times this bound, and `chains` over a tree of b branches within P + b - 1 times. Additions round, too. For the
-/// modes `rate` and `precision`, spar states no bound.
+/// of the block, and values below 2^-98 (double: 2^-962) may become zero. With a `precision` of p bits in d dimensions,
+/// add (15/4)^d 16/3 2^-p of the largest |value|: planes of at most 16/3 2^-p of it are cut off each coefficient, and
+/// the inverse transform multiplies this by at most 15/4 in each dimension (Diffenderfer et al. 2019). With a `rate`
+/// there is no bound: the error may be several times the largest |value|.
+///
+/// Each of these schedules encodes the contributions and partial sums of an index at most P times in all, so the sum is
+/// within P times the bound of `accuracy` of the exact sum. There are two exceptions: recursive doubling, which encodes
+/// both operands in each round, is within 2 P times this bound, and `chains` over a tree of b branches within P + b - 1
+/// times. Additions round, too. `error_bound` knows both bounds, also that of sums with a `precision`.
 ///
 /// Each thread that encodes or decodes keeps memory for the largest encoding of its pieces until it ends. libzfp works
 /// there, because its stream of bits cannot move to other memory and does not notice the end of its input.
@@ -124,6 +128,20 @@ struct zfp_field {
     } else if (form != encoded || !coder<T>(*this, out.data(), out.size()).decode(body)) {
       refuse(in.size(), out.size());
     }
+  }
+  /// An upper bound on the error that is in proportion to the largest |value| of a block; infinity with a `rate`.
+  template <element T>
+  [[nodiscard]] double relative_error() const noexcept {
+    if (is_lossless()) return 0;
+    if (rate != 0) return std::numeric_limits<double>::infinity();
+    double cut = precision == 0 ? 0 : std::ldexp(16.0 / 3, -static_cast<int>(precision));
+    for (std::size_t d = 0; d < dimensions(); ++d) cut *= 15.0 / 4;
+    return cut + (std::same_as<T, float> ? 0x1p-22 : 0x1p-50);
+  }
+  /// The accuracy, and the largest value that becomes zero.
+  template <element T>
+  [[nodiscard]] double absolute_error() const noexcept {
+    return is_lossless() ? 0 : accuracy + double{least<T>};
   }
   /// The seconds to encode or decode a value: 13 ns where a pass over a dense value takes 0.17 ns.
   template <element T>
@@ -226,11 +244,12 @@ struct zfp_field {
     return std::all_of(values.begin(), values.end(),
                        [](T x) { return spar::detail::is_at_most(x, most) && spar::detail::is_at_most(-most, x); });
   }
-  /// Whether x is too small for libzfp, whose scale of a block of such values would be infinite.
+  /// The smallest |value| that libzfp encodes; its scale of a block of smaller values would be infinite.
+  template <class T>
+  static constexpr T least = static_cast<T>(std::same_as<T, float> ? 0x1p-98 : 0x1p-962);
   template <class T>
   static bool is_tiny(T x) noexcept {
-    constexpr T least = std::same_as<T, float> ? static_cast<T>(0x1p-98) : static_cast<T>(0x1p-962);
-    return x != 0 && std::abs(x) < least;
+    return x != 0 && std::abs(x) < least<T>;
   }
 
   void check_shape() const {
