@@ -615,25 +615,5 @@ TEST(zfp_field_sums, has_a_message_for_each_slab) {
   }
 }
 
-TEST(grained_ownership, divides_whole_grains) {
-  for (const std::uint64_t n : {0, 1, 2, 9, 10, 11, 100}) {
-    for (const std::uint64_t grain : {1, 2, 3, 10, 200}) {
-      for (const spar::rank_t blocks : {1, 2, 3, 7}) {
-        const spar::grained_ownership owner{n, blocks, grain};
-        std::uint64_t end = 0, least = n, most = 0;
-        for (spar::rank_t b = 0; b < blocks; ++b) {
-          ASSERT_EQ(owner[b].begin, end);
-          ASSERT_TRUE(end % grain == 0 || end == n);
-          end = owner[b].end;
-          const std::uint64_t grains = (owner[b].size() + grain - 1) / grain;
-          least = std::min(least, grains), most = std::max(most, grains);
-        }
-        ASSERT_EQ(end, n);
-        ASSERT_LE(most, least + 1);
-      }
-    }
-  }
-}
-
 } // namespace
 } // namespace spar_test
