@@ -649,11 +649,30 @@ TEST(compressed_allreduce, keeps_in_residuals_what_it_loses) {
   expect_nothing_lost(spar::compose(spar::storage::qsgd<8>{}, spar::one_shot{.piece = 100}));
 }
 
-/// A tree of hosts with `inside` ranks each, whose ranks do not have consecutive numbers.
-spar::tree even_hosts(spar::rank_t hosts, spar::rank_t inside) {
+/// A tree of hosts with so many ranks each, whose ranks do not have consecutive numbers.
+spar::tree hosts_of(std::vector<int> ranks_of_each) {
   std::vector<spar::rank_t> host_of;
-  for (spar::rank_t r = 0; r < hosts * inside; ++r) host_of.push_back(r % hosts);
+  for (bool more = true; more;) {
+    more = false;
+    for (std::size_t h = 0; h < ranks_of_each.size(); ++h) {
+      if (ranks_of_each[h]-- <= 0) continue;
+      host_of.push_back(static_cast<spar::rank_t>(h));
+      more = true;
+    }
+  }
   return spar::tree_of_hosts(host_of);
+}
+/// Hosts with equally and with unequally many ranks, and some hosts for each number of ranks from 1 to 17.
+std::vector<std::vector<int>> shapes_of_hosts() {
+  std::vector<std::vector<int>> all{{2, 2}, {2, 2, 2}, {2, 2, 2, 2}, {3, 3}, {3, 3, 3}, {3, 3, 3, 3},
+                                    {2, 3}, {5, 2, 3}, {1, 4, 1},    {6, 3}, {2, 4, 8}};
+  std::mt19937_64 random(7);
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    auto& hosts = all.emplace_back();
+    for (int left = ranks; left > 0; left -= hosts.back())
+      hosts.push_back(std::min(left, 1 + static_cast<int>(random() % 5)));
+  }
+  return all;
 }
 
 struct over_hosts {
@@ -672,41 +691,48 @@ struct over_hosts {
   }
 };
 
-/// Only what crosses to another host is encoded: of each of the parts of a host's ranks, the blocks of the other hosts.
+/// Only what crosses to another host is encoded: of each part, the blocks of the other hosts, by the owner of the part.
 TEST(compressed_allreduce, two_shots_encode_between_hosts_only) {
   std::size_t position = 0;
-  for (const spar::rank_t inside : {2, 3}) {
-    for (const spar::rank_t hosts : {2, 3, 4}) {
-      const spar::tree_plans plans(even_hosts(hosts, inside));
-      const auto ranks = static_cast<std::size_t>(hosts * inside);
-      for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{17}, 300 * ranks}) {
-        for (const std::uint64_t piece : {std::uint64_t{60}, std::uint64_t{32768}}) {
-          for (const mode where : all_modes) {
-            for (const char* codec : {"bf16", "qsgd:8", "none"}) {
-              if (!runs_case(3, position++)) continue;
-              SCOPED_TRACE(testing::Message() << where << ", " << codec << ", " << hosts << " hosts of " << inside
-                                              << ", n = " << n << ", pieces of " << piece);
-              const auto before = random_vectors(hosts * inside, n, 3);
-              auto x = before;
-              std::vector<spar::statistics> cost(ranks);
-              run(where, hosts * inside, over_hosts{named(codec), piece, &plans, &x, &cost});
-              const double e = named(codec).relative_error<float>();
-              const double bound =
-                  ((1 + e) * (1 + e) - 1 + static_cast<double>(ranks) * 0x1p-23) * largest_together(x) +
-                  ((1 + e) * (1 + e) - 1 + 0x1p-20) * largest_together(before) + 0x1p-120;
-              for (std::size_t i = 0; i < n; ++i) {
-                double sum = 0;
-                for (const auto& one : before) sum += static_cast<double>(one[i]);
-                ASSERT_NEAR(static_cast<double>(x[0][i]), sum, bound) << "index " << i;
-              }
-              for (const auto& one : x) ASSERT_TRUE(same(one, x[0])) << "the ranks' results differ";
-              if (n != 300 * ranks || codec != std::string("bf16")) continue;
-              const std::uint64_t pieces = piece == 60 ? 5 : 1, h = static_cast<std::uint64_t>(hosts);
-              const std::uint64_t l = static_cast<std::uint64_t>(inside), part = n / l;
-              for (const auto& c : cost) {
-                EXPECT_EQ(c.compressions, pieces * h);
-                EXPECT_EQ(c.messages_sent, pieces * 2 * (l - 1 + h - 1));
-                EXPECT_EQ(c.bytes_sent, 2 * (l - 1) * part * 4 + 2 * (h - 1) * (part / h) * 2);
+  for (const std::vector<int>& shape : shapes_of_hosts()) {
+    const spar::tree_plans plans(hosts_of(shape));
+    const spar::rank_t ranks = plans.topology().ranks();
+    const auto p = static_cast<std::size_t>(ranks);
+    const auto hosts = static_cast<std::uint64_t>(shape.size());
+    const auto parts = static_cast<std::uint64_t>(*std::min_element(shape.begin(), shape.end()));
+    const std::size_t divisible = 300 * hosts * parts;
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{17}, divisible}) {
+      for (const std::uint64_t piece : {std::uint64_t{60}, std::uint64_t{32768}}) {
+        for (const mode where : all_modes) {
+          for (const char* codec : {"bf16", "qsgd:8", "none"}) {
+            if (!runs_case(7, position++)) continue;
+            SCOPED_TRACE(testing::Message()
+                         << where << ", " << codec << ", n = " << n << ", pieces of " << piece << '\n'
+                         << plans.topology().picture());
+            const auto before = random_vectors(ranks, n, 3);
+            auto x = before;
+            std::vector<spar::statistics> cost(p);
+            run(where, ranks, over_hosts{named(codec), piece, &plans, &x, &cost});
+            const double e = named(codec).relative_error<float>();
+            const double bound = ((1 + e) * (1 + e) - 1 + static_cast<double>(p) * 0x1p-23) * largest_together(x) +
+                                 ((1 + e) * (1 + e) - 1 + 0x1p-20) * largest_together(before) + 0x1p-120;
+            for (std::size_t i = 0; i < n; ++i) {
+              double sum = 0;
+              for (const auto& one : before) sum += static_cast<double>(one[i]);
+              ASSERT_NEAR(static_cast<double>(x[0][i]), sum, bound) << "index " << i;
+            }
+            for (const auto& one : x) ASSERT_TRUE(same(one, x[0])) << "the ranks' results differ";
+            if (n != divisible || codec != std::string("bf16") || hosts == 1) continue;
+            const std::uint64_t pieces = piece == 60 ? 5 : 1, part = n / parts;
+            for (std::size_t h = 0, at = 0; h < shape.size(); ++h) {
+              const auto inside = static_cast<std::uint64_t>(shape[h]);
+              for (std::uint64_t r = 0; r < inside; ++r) {
+                const auto& c = cost[static_cast<std::size_t>(plans.topology().leaves()[at++])];
+                const bool owns = r < parts;
+                EXPECT_EQ(c.compressions, owns ? pieces * hosts : 0);
+                EXPECT_EQ(c.messages_sent, pieces * (owns ? parts - 1 + 2 * (hosts - 1) + inside - 1 : parts));
+                EXPECT_EQ(c.bytes_sent,
+                          owns ? (parts - 1 + inside - 1) * part * 4 + 2 * (hosts - 1) * part / hosts * 2 : n * 4);
               }
             }
           }
@@ -717,10 +743,10 @@ TEST(compressed_allreduce, two_shots_encode_between_hosts_only) {
 }
 
 TEST(compressed_allreduce, two_shots_between_hosts_keep_in_residuals_what_they_lose) {
-  for (const spar::rank_t hosts : {2, 3}) {
-    const spar::tree_plans plans(even_hosts(hosts, 2));
+  for (const std::vector<int>& shape : {std::vector{2, 2}, {2, 2, 2}, {2, 3}, {1, 4, 2}}) {
+    const spar::tree_plans plans(hosts_of(shape));
     const auto algorithm = spar::compose(spar::storage::qsgd<8>{}, spar::on_tree(plans), spar::two_shot{.piece = 100});
-    expect_nothing_lost(algorithm, std::array{2 * hosts});
+    expect_nothing_lost(algorithm, std::array{plans.topology().ranks()});
   }
 }
 
@@ -739,19 +765,24 @@ TEST(compressed_allreduce, two_shots_on_one_host_encode_nothing) {
   for (const auto& c : cost) EXPECT_EQ(c.compressions, 0U);
 }
 
-TEST(tree, counts_the_ranks_of_equal_hosts) {
-  EXPECT_EQ(even_hosts(3, 2).ranks_per_host(), 2);
-  EXPECT_EQ(uneven_hosts(5).ranks_per_host(), 1);
-  EXPECT_EQ(spar::tree::flat(4).ranks_per_host(), 1);
-  EXPECT_EQ(spar::tree::flat(1).ranks_per_host(), 1);
+TEST(tree, knows_where_hosts_begin) {
+  using begins = std::vector<spar::rank_t>;
+  EXPECT_EQ(hosts_of({2, 2, 2}).hosts(), (begins{0, 2, 4, 6}));
+  EXPECT_EQ(hosts_of({1, 4, 2}).hosts(), (begins{0, 1, 5, 7}));
+  EXPECT_EQ(spar::tree::flat(3).hosts(), (begins{0, 1, 2, 3}));
+  EXPECT_EQ(spar::tree::flat(1).hosts(), (begins{0, 1}));
+  EXPECT_EQ(spar::tree(spar::tree_node{.rank = 0}).hosts(), (begins{0, 1}));
   spar::tree_node mixed; // a rank beside a host
   mixed.children = {{.rank = 0}, {.children = {{.rank = 1}, {.rank = 2}}}};
-  EXPECT_EQ(spar::tree(mixed).ranks_per_host(), 1);
+  EXPECT_EQ(spar::tree(mixed).hosts(), (begins{0, 1, 3}));
+  spar::tree_node beside; // a rank beside a host, below the same branch
+  beside.children = {{.children = {{.rank = 0}, {.children = {{.rank = 1}, {.rank = 2}}}, {.rank = 3}}}, {.rank = 4}};
+  EXPECT_EQ(spar::tree(beside).hosts(), (begins{0, 1, 3, 4, 5}));
   spar::tree_node racks; // of two hosts with two ranks each
   for (spar::rank_t r = 0; r < 8; r += 4)
     racks.children.push_back(
         {.children = {{.children = {{.rank = r}, {.rank = r + 1}}}, {.children = {{.rank = r + 2}, {.rank = r + 3}}}}});
-  EXPECT_EQ(spar::tree(racks).ranks_per_host(), 2);
+  EXPECT_EQ(spar::tree(racks).hosts(), (begins{0, 2, 4, 6, 8}));
 }
 
 TEST(compressed_allreduce, split_allgather_takes_any_codec) {

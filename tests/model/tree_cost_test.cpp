@@ -125,9 +125,9 @@ TEST(tree_cost, of_two_shots_by_hand) {
   EXPECT_DOUBLE_EQ(spar::seconds_two_shot(narrow({2, 2}), 12e3, 6e3), 2 * (0.6e-6 + 30e-6));
   // With latency: messages over two and over four links.
   EXPECT_DOUBLE_EQ(spar::seconds_two_shot(narrow({2, 2}, 1e-5), 12e3, 6e3), 2 * (2e-5 + 0.6e-6 + 4e-5 + 30e-6));
-  // On hosts with two ranks and one, each of three ranks sends a third of 6 kB to each other one: the links of both
-  // hosts carry 8 kB in each direction in both hops.
-  EXPECT_DOUBLE_EQ(spar::seconds_two_shot(narrow({2, 1}), 12e3, 6e3), 2 * 4e3 / 1e8);
+  // On hosts with two ranks and one, a rank sends all 12 kB to the owner on its host, and each of the two owners half
+  // of the 6 kB of the encoded sum to the other.
+  EXPECT_DOUBLE_EQ(spar::seconds_two_shot(narrow({2, 1}), 12e3, 6e3), 2 * (1.2e-6 + 30e-6));
   EXPECT_EQ(spar::seconds_two_shot(tree(tree_node{.rank = 0}), 1e6, 1e6), 0);
 }
 
@@ -144,9 +144,10 @@ TEST(tree_cost, of_two_shots_is_its_simulated_time) {
             simulated(plans.topology(), n, spar::compose(codec, spar::on_tree(plans), spar::two_shot{}));
         EXPECT_LT(time / model, 1.05) << n << plans.topology().picture();
         // Where latency matters, a rank whose messages arrive early begins the second shot before other ranks end the
-        // first.
+        // first. On unequal hosts, much is sent inside hosts, and during the messages between them.
         const double hop = 2 * 2 * latency; // over four links
-        EXPECT_GT(time / model, hop > 0.02 * model ? 0.7 : 0.95) << n << plans.topology().picture();
+        EXPECT_GT(time / model, hop > 0.02 * model || ranks[0] != ranks[1] ? 0.7 : 0.95)
+            << n << plans.topology().picture();
       }
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/topology/folded_ranks.hpp>
+#include <spar/topology/ownership.hpp>
 #include <spar/topology/tree.hpp>
 
 #include <algorithm>
@@ -152,25 +153,27 @@ class tree_traffic {
 };
 
 /// Expected seconds of `two_shot` for `bytes` bytes, which are `encoded` bytes if the codec encodes them, over the
-/// links of `topology`: an exchange of unencoded parts inside each host, one of encoded blocks between the ranks with
-/// the same part, and both again with the sums. If hosts have different numbers of ranks, all ranks exchange encoded
-/// blocks. For a vector of many pieces, this is a bound: the pieces of one exchange are sent while those of another
-/// are.
+/// links of `topology`: the ranks of each host send unencoded parts to their owners on the host, the owners of a part
+/// exchange encoded blocks, and both again with the sums. For a vector of many pieces, this is a bound: the pieces of
+/// one exchange are sent while those of another are.
 inline double seconds_two_shot(const tree& topology, double bytes, double encoded) {
   tree_traffic links(topology);
-  const auto ranks = static_cast<std::size_t>(topology.ranks()),
-             inside = static_cast<std::size_t>(topology.ranks_per_host());
-  const auto exchange = [&](std::size_t first, std::size_t stride, std::size_t count, double message) {
-    for (std::size_t i = 0; i < count * count; ++i) {
-      if (i / count == i % count) continue;
-      links.add(topology.leaves()[first + i / count * stride], topology.leaves()[first + i % count * stride], message);
-    }
+  const std::vector<rank_t> hosts = topology.hosts();
+  const rank_t parts = smallest_host(hosts);
+  const auto send = [&](rank_t from, rank_t to, double message) {
+    const auto at = [&](rank_t position) { return topology.leaves()[static_cast<std::size_t>(position)]; };
+    if (from != to) links.add(at(from), at(to), message);
   };
-  for (std::size_t host = 0; host < ranks; host += inside)
-    exchange(host, 1, inside, bytes / static_cast<double>(inside));
+  for (std::size_t h = 0; h + 1 < hosts.size(); ++h) {
+    for (rank_t from = hosts[h]; from < hosts[h + 1]; ++from)
+      for (rank_t part = 0; part < parts; ++part) send(from, hosts[h] + part, bytes / parts);
+  }
   double seconds = links.seconds();
-  for (std::size_t part = 0; part < inside; ++part)
-    exchange(part, inside, ranks / inside, encoded / static_cast<double>(ranks));
+  const auto blocks = static_cast<double>(hosts.size() - 1) * parts;
+  for (std::size_t h = 0; h + 1 < hosts.size(); ++h) {
+    for (std::size_t to = 0; to + 1 < hosts.size(); ++to)
+      for (rank_t part = 0; part < parts; ++part) send(hosts[h] + part, hosts[to] + part, encoded / blocks);
+  }
   seconds += links.seconds();
   return 2 * seconds;
 }

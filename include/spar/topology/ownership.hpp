@@ -50,6 +50,14 @@ struct uniform_ownership {
   }
 };
 
+/// The number of ranks of the smallest host, if hosts begin at the ranks `hosts`, of which the last is the number of
+/// ranks.
+[[nodiscard]] inline rank_t smallest_host(std::span<const rank_t> hosts) noexcept {
+  rank_t least = hosts.back();
+  for (std::size_t h = 0; h + 1 < hosts.size(); ++h) least = std::min(least, hosts[h + 1] - hosts[h]);
+  return least;
+}
+
 /// Divides [0, n) into `blocks` contiguous blocks that begin at multiples of `grain`, or at n. The numbers of grains
 /// differ by at most one; the larger blocks come first.
 struct grained_ownership {

@@ -86,21 +86,20 @@ class tree {
   [[nodiscard]] std::span<const rank_t> leaves_of(const node& of) const noexcept {
     return leaves().subspan(of.first_leaf, of.last_leaf - of.first_leaf);
   }
-  /// The number of ranks of each host, or 1 if hosts have different numbers of ranks. A host is a branch below the root
-  /// whose children are ranks; a rank that is a child of the root or of another branch is a host alone.
-  [[nodiscard]] rank_t ranks_per_host() const noexcept {
-    std::size_t each = 0;
+  /// The position from left to right of the first rank of each host, and then the number of ranks. A host is a branch
+  /// below the root whose children are ranks; a rank that is a child of the root or of another branch is a host alone.
+  [[nodiscard]] std::vector<rank_t> hosts() const {
+    std::vector<rank_t> first;
     for (const node& leaf : nodes_) {
-      if (!leaf.children.empty() || nodes_.size() == 1) continue;
+      if (!leaf.children.empty()) continue;
       const node& host = nodes_[leaf.parent];
       bool alone = leaf.parent == 0;
       for (std::size_t i = 0; !alone && i < host.children.size(); ++i)
         alone = !nodes_[host.children[i]].children.empty();
-      const std::size_t ranks = alone ? 1 : host.children.size();
-      if (each != 0 && ranks != each) return 1;
-      each = ranks;
+      if (alone || leaf.first_leaf == host.first_leaf) first.push_back(static_cast<rank_t>(leaf.first_leaf));
     }
-    return each == 0 ? 1 : static_cast<rank_t>(each);
+    first.push_back(ranks());
+    return first;
   }
   /// The number of levels L: the number of branches on the longest path from the root to a leaf.
   [[nodiscard]] std::size_t levels() const noexcept { return levels_; }

@@ -178,18 +178,19 @@ struct two_shot {
     co_await detail::in_lanes(net, count, one_piece);
   }
 
-  /// Allreduce of dense values in place, over a topology whose hosts have equally many ranks. The ranks of a host
-  /// divide the vector and sum their parts as they are, in the order of ranks. The ranks with the same part then reduce
-  /// it in two shots, so that only messages between hosts are encoded, and send the result to the ranks of their host.
-  /// At each index, the error is that of two shots among the sums of the hosts.
+  /// Allreduce of dense values in place, over a topology with hosts. The vector has as many parts as the smallest host
+  /// has ranks, and each part has an owner among the first ranks of each host. The ranks of a host send their values as
+  /// they are to the owners, which sum them in the order of ranks. The owners of the same part then reduce it in two
+  /// shots, so that only messages between hosts are encoded, and send the result to the ranks of their host. At each
+  /// index, the error is that of two shots among the sums of the hosts.
   template <transport Net, class Topology, element T, reduction<T> Op, class Storage>
-    requires(block_codec<storage::blocks_type<Storage>, T> && requires(const Topology& over) { over.ranks_per_host(); })
+    requires(block_codec<storage::blocks_type<Storage>, T> && requires(const Topology& over) { over.hosts(); })
   task<void> operator()(channel<Net> net, const Topology& over, std::span<T> x, Op op, Storage store,
                         residual_view<T> residual) const& {
     const channel<Net> ordered = net.in_order(over.order());
-    const rank_t inside = over.ranks_per_host();
-    return inside == 1 ? (*this)(ordered, x, op, store, residual)
-                       : among_hosts(ordered, inside, x, op, store, residual);
+    const std::span<const rank_t> hosts = over.hosts();
+    return hosts.size() > static_cast<std::size_t>(net.size()) ? (*this)(ordered, x, op, store, residual)
+                                                               : among_hosts(ordered, hosts, x, op, store, residual);
   }
 
   template <class... Args>
@@ -208,7 +209,7 @@ struct two_shot {
     const index_range own = range_of(net.rank());
     fixed_vector<buffer<std::byte>> rooms(net.memory(), static_cast<std::size_t>(group.count));
     buffer<T> total(net.work().memory(), own.size());
-    buffer<T> scratch(net.work().memory(), range_of(group.first).size());
+    buffer<T> scratch(net.work().memory(), range_of(group[0]).size());
 
     all_to_all<Net, message_buffer> to_owners(net, group);
     for (rank_t k = 1; k < group.count; ++k) {
@@ -242,54 +243,67 @@ struct two_shot {
     for (auto& sending : from_owners.end()) co_await sending;
   }
 
-  /// Allreduce of `x` on hosts of `inside` ranks each, which have consecutive numbers.
+  /// Allreduce of `x` on hosts that begin at the ranks `hosts`, of which the last is the number of ranks.
   template <transport Net, element T, class Op, class Storage>
-  task<void> among_hosts(channel<Net> net, rank_t inside, std::span<T> x, Op op, Storage store,
+  task<void> among_hosts(channel<Net> net, std::span<const rank_t> hosts, std::span<T> x, Op op, Storage store,
                          residual_view<T> residual) const& {
     const auto codec = storage::blocks_of(store);
     const piece_coder coder(net, codec, piece);
-    const auto p = static_cast<std::uint64_t>(net.size());
     const std::uint64_t length = coder.template message_values<T>();
+    const rank_t parts = smallest_host(hosts);
+    const std::uint64_t blocks = static_cast<std::uint64_t>(parts) * (hosts.size() - 1);
     const detail::pieces_of cuts{{0, x.size()},
-                                 length > x.size() / p ? std::max<std::uint64_t>(x.size(), 1) : length * p};
+                                 length > x.size() / blocks ? std::max<std::uint64_t>(x.size(), 1) : length * blocks};
     const auto one_cut = [=](channel<Net> lane, std::size_t i) {
-      return reduce_cut(lane, inside, x.subspan(cuts[i].begin, cuts[i].size()), cuts[i].begin, op, coder, residual);
+      return reduce_cut(lane, hosts, parts, x.subspan(cuts[i].begin, cuts[i].size()), cuts[i].begin, op, coder,
+                        residual);
     };
     co_await detail::in_lanes(net, cuts.count(), one_cut);
   }
 
-  /// Reduces `x`, whose first value has the index `first`: each rank of a host sums a part, the ranks with the same
-  /// part reduce it in two shots, and each sends it to the ranks of its host.
+  /// Reduces `x`, whose first value has the index `first`, in `parts` parts: the owners of a part on each host sum the
+  /// host's values, reduce the sums in two shots, and send the result to the ranks of their host.
   template <transport Net, element T, class Op, class Codec>
-  static task<void> reduce_cut(channel<Net> net, rank_t inside, std::span<T> x, std::uint64_t first, Op op,
-                               piece_coder<Net, Codec> coder, residual_view<T> residual) {
-    const rank_group host{.first = net.rank() / inside * inside, .count = inside};
-    const rank_group across{.first = net.rank() % inside, .stride = inside, .count = net.size() / inside};
-    const auto owner = coder.blocks(x.size(), inside);
-    const auto part = [&](rank_t r) { return x.subspan(owner[r - host.first].begin, owner[r - host.first].size()); };
-    const std::span<T> mine = part(net.rank());
+  static task<void> reduce_cut(channel<Net> net, std::span<const rank_t> hosts, rank_t parts, std::span<T> x,
+                               std::uint64_t first, Op op, piece_coder<Net, Codec> coder, residual_view<T> residual) {
+    std::size_t h = 0;
+    while (hosts[h + 1] <= net.rank()) ++h;
+    const rank_group host{.first = hosts[h], .count = hosts[h + 1] - hosts[h]};
+    const rank_group owners{.first = host.first, .count = parts}, nobody{.count = 0};
+    const bool owns = owners.contains(net.rank());
+    const auto ranges = coder.blocks(x.size(), parts);
+    const auto part = [&](rank_t r) {
+      const index_range range = ranges[owners.position(r)];
+      return x.subspan(range.begin, range.size());
+    };
+    const std::span<T> mine = owns ? part(net.rank()) : x.first(0);
     buffer<T> total(net.work().memory(), mine.size());
     buffer<T> scratch(net.work().memory(), mine.size());
 
-    all_to_all<Net, message_buffer> to_parts(net, host);
-    for (rank_t k = 1; k < inside; ++k) {
+    all_to_all<Net, message_buffer> to_parts(net, owns ? host : nobody, owners);
+    for (rank_t k = 1; k <= to_parts.destinations(); ++k) {
       const rank_t peer = to_parts.destination(k);
       to_parts.send(peer, view_message<T>(part(peer)));
     }
-    const payload own{wire_format::dense, mine.size(), {std::as_bytes(mine)}};
-    co_await detail::reduce_in_order(net, host, coder, &to_parts, own, total.span(), op, scratch.span());
-    net.work().copy(mine.data(), std::span<const T>(total.span()));
+    if (owns) {
+      const payload own{wire_format::dense, mine.size(), {std::as_bytes(mine)}};
+      co_await detail::reduce_in_order(net, host, coder, &to_parts, own, total.span(), op, scratch.span());
+      net.work().copy(mine.data(), std::span<const T>(total.span()));
+    }
     for (auto& sending : to_parts.end()) co_await sending; // before the parts that they send change
 
-    if (across.count > 1) { // on a single host, no value is encoded
-      const std::uint64_t length = std::max<std::uint64_t>(mine.size(), 1),
-                          index = first + owner[net.rank() - host.first].begin;
+    buffer<rank_t> of_part(net.memory(), hosts.size() - 1); // the owners of this rank's part, one on each host
+    if (owns && of_part.size() > 1) {                       // on a single host, no value is encoded
+      const rank_t p = owners.position(net.rank());
+      for (std::size_t i = 0; i < of_part.size(); ++i) of_part.data()[i] = hosts[i] + p;
+      const rank_group across{.count = static_cast<rank_t>(of_part.size()), .members = of_part.data()};
+      const std::uint64_t length = std::max<std::uint64_t>(mine.size(), 1), index = first + ranges[p].begin;
       co_await reduce_piece(net, across, mine, index, op, coder, length, 0, residual);
     }
 
-    all_to_all<Net, message_buffer> from_parts(net, host);
+    all_to_all<Net, message_buffer> from_parts(net, owners, owns ? host : nobody);
     from_parts.send_to_all(view_message<T>(mine));
-    for (rank_t k = 1; k < inside; ++k) {
+    for (rank_t k = 1; k <= from_parts.sources(); ++k) {
       const std::span<T> theirs = part(from_parts.source(k));
       co_await from_parts.arrival(k);
       coder.decode(coder.template arrived<T>(from_parts[k], theirs.size()), theirs);

@@ -39,8 +39,8 @@ class on_tree {
   void options(auto&& f) const { f("digest", plans_->digest()); }
   /// The ranks in the order of the leaves, from left to right.
   [[nodiscard]] rank_order order() const noexcept { return plans_->order(); }
-  /// The number of ranks of each host, or 1 if hosts have different numbers of ranks (see tree::ranks_per_host).
-  [[nodiscard]] rank_t ranks_per_host() const noexcept { return plans_->ranks_per_host(); }
+  /// Where hosts begin in `order()`, and the number of ranks (see tree::hosts).
+  [[nodiscard]] std::span<const rank_t> hosts() const noexcept { return plans_->hosts(); }
   /// The blocks of n indices, one for each cell of the tree.
   [[nodiscard]] portioned_ownership owners(std::uint64_t n, rank_t) const noexcept {
     return {n, plans_->cells().portions()};

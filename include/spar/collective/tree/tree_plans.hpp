@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -56,7 +57,8 @@ inline tree_choice choose_on_tree(const tree& topology, double bytes) {
 inline tree_choice choose_on_tree(const tree& topology, double bytes, double encoded) {
   const double by_ring = seconds_ring(topology, encoded), by_levels = seconds_flexreduce(topology, encoded);
   // The model knows only the links. The factor 0.98 prefers the algorithm that encodes nothing inside hosts.
-  const double in_two = (topology.ranks_per_host() > 1 ? 0.98 : 1) * seconds_two_shot(topology, bytes, encoded);
+  const bool inside = topology.hosts().size() <= static_cast<std::size_t>(topology.ranks());
+  const double in_two = (inside ? 0.98 : 1) * seconds_two_shot(topology, bytes, encoded);
   if (in_two < std::min(by_ring, by_levels)) return tree_choice::two_shot;
   if (by_ring <= by_levels) return tree_choice::ring;
   return topology.is_symmetric() ? tree_choice::blueconnect : tree_choice::flexreduce;
@@ -75,7 +77,7 @@ class tree_plans {
       numbers_[static_cast<std::size_t>(tree_.leaves()[i])] = static_cast<rank_t>(i);
     }
     digest_ = hash();
-    ranks_per_host_ = tree_.ranks_per_host();
+    hosts_ = tree_.hosts();
   }
   tree_plans(const tree_plans&) = delete;
 
@@ -84,8 +86,8 @@ class tree_plans {
   /// A hash of the tree's shape and of the bandwidths and latencies of its links. All ranks need trees with the same
   /// hash, because plans and choices depend on shape and links.
   [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
-  /// `tree::ranks_per_host` of the tree.
-  [[nodiscard]] rank_t ranks_per_host() const noexcept { return ranks_per_host_; }
+  /// `tree::hosts` of the tree.
+  [[nodiscard]] std::span<const rank_t> hosts() const noexcept { return hosts_; }
   /// FlexReduce's plan for cells, ranges of indices whose bounds each call chooses. The plan is therefore valid for
   /// every n.
   [[nodiscard]] const tree_cells& cells() const noexcept { return cells_; }
@@ -139,7 +141,7 @@ class tree_plans {
   tree_cells cells_;
   std::vector<rank_t> numbers_; // for each rank, its position from left to right
   std::uint64_t digest_ = 0;
-  rank_t ranks_per_host_ = 1;
+  std::vector<rank_t> hosts_;
   mutable std::mutex mutex_;
   mutable made<flex_plan> levels_;
   mutable made<flex_plan> rings_;
