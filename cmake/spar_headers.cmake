@@ -12,8 +12,8 @@ file(GLOB_RECURSE spar_cuda_headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE
      "${PROJECT_SOURCE_DIR}/include/*.cuh")
 
 set(spar_mpi_headers ${spar_headers})
-list(FILTER spar_headers EXCLUDE REGEX "/mpi[^/]*$|/mpi/")
-list(FILTER spar_mpi_headers INCLUDE REGEX "/mpi[^/]*$|/mpi/")
+list(FILTER spar_headers EXCLUDE REGEX "/(any_)?mpi[^/]*$|/mpi/")
+list(FILTER spar_mpi_headers INCLUDE REGEX "/(any_)?mpi[^/]*$|/mpi/")
 
 # Host code for CUDA and NCCL needs their headers; the file with all headers checks it.
 set(spar_cuda_host_headers ${spar_headers})

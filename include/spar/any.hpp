@@ -5,4 +5,5 @@
 #pragma once
 
 #include <spar/system/any/allreduce.hpp>
+#include <spar/system/any/feedback.hpp>
 #include <spar/transport/any_transport.hpp>

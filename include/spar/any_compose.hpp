@@ -6,6 +6,7 @@
 #include <spar/any.hpp>
 #include <spar/spar.hpp>
 #include <spar/system/any/allreduce_object.hpp>
+#include <spar/system/any/feedback_object.hpp>
 #include <spar/transport/any.hpp>
 
 namespace spar::inline v0_1 {
@@ -18,9 +19,16 @@ any_allreduce<T, Index>::any_allreduce(const Algorithm& algorithm) {
   object_ = new detail::allreduce_of<T, Index, decltype(composed)>(composed);
 }
 
+template <class T, class Index>
+template <class Algorithm>
+  requires requires { typename Algorithm::state; }
+any_feedback<T, Index>::any_feedback(const Algorithm& algorithm, bool reject_nan)
+    : object_(new detail::feedback_of<T, Index, Algorithm>(algorithm, reject_nan)) {}
+
 } // namespace spar::inline v0_1
 
 #ifndef SPAR_COMPILED
 #include <spar/system/any/allreduce-inl.hpp>
+#include <spar/system/any/feedback-inl.hpp>
 #include <spar/transport/any_group-inl.hpp>
 #endif

@@ -39,7 +39,7 @@ MOST_HEADERS = 16
 MAP = "CONTRIBUTING.md"
 # The headers that may include an external library. Headers directly in include/spar are above every layer.
 OUTSIDE = {
-    r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|mpi\.hpp)$",
+    r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|(any_)?mpi\.hpp)$",
     r"nccl\.h": r"^transport/nccl",
     r"cuda.*|cub/.*|thrust/.*": r"^(cuda/|transport/nccl)",
     r"nlohmann/.*": r"^topology/(tree|flex_plan)_json\.hpp$",

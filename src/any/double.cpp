@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems for double.
-#include "systems.hpp"
+// The classes of <spar/any.hpp> for double.
+#include "classes.hpp"
 
-SPAR_INSTANTIATE(double);
+SPAR_CLASSES(double);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems for float.
-#include "systems.hpp"
+// The classes of <spar/any.hpp> for float.
+#include "classes.hpp"
 
-SPAR_INSTANTIATE(float);
+SPAR_CLASSES(float);

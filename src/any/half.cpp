@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems for half, where the compiler has this type.
-#include "systems.hpp"
+// The classes of <spar/any.hpp> for half, where the compiler has this type.
+#include "classes.hpp"
 
 #ifdef SPAR_HAS_HALF
-SPAR_INSTANTIATE(spar::half);
+SPAR_CLASSES(spar::half);
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The systems for std::int32_t.
-#include "systems.hpp"
+// The classes of <spar/any.hpp> for std::int32_t.
+#include "classes.hpp"
 
-SPAR_INSTANTIATE(std::int32_t);
+SPAR_CLASSES(std::int32_t);

@@ -34,7 +34,7 @@ class text_algorithm {
  public:
   static constexpr std::string_view name = "composition";
 
-  explicit text_algorithm(const char* text) : object_(*detail::allreduce_from<T, std::uint32_t>(text)) {
+  explicit text_algorithm(const char* text) : object_(detail::allreduce_from<T, std::uint32_t>(text)) {
     object_->release(); // the first owner was this function
   }
 

@@ -2,6 +2,8 @@
 // The compiled library's any_allreduce has the bits, the messages and the errors of spar::allreduce with the same
 // composition.
 #include <spar/any_compose.hpp>
+#include <spar/storage/coded.hpp>
+#include <spar/storage/named_codec.hpp>
 
 #include <gtest/gtest.h>
 
@@ -231,6 +233,28 @@ TEST(any_allreduce, names_the_difference_of_its_calls) {
             }));
 }
 
+TEST(any_allreduce, is_the_same_call_as_that_of_the_composition) {
+  spar::thread_group group(3);
+  group.run([](spar::threads& rank) {
+    std::vector<float> x(100, 1);
+    const std::vector<std::uint32_t> indices{static_cast<std::uint32_t>(rank.rank())};
+    const std::vector<float> values{2};
+    for (int call = 0; call < 2; ++call) {
+      if (rank.rank() == call) {
+        spar::allreduce(rank, std::span(x), spar::ring{}, spar::average{});
+        EXPECT_EQ(
+            spar::allreduce(rank, spar::sparse_view(50, indices, values), spar::sparcml{}, spar::maximum{}).count(),
+            3U);
+      } else {
+        spar::any_transport net(rank);
+        spar::any_allreduce<float>("ring")(net, x, spar::average{});
+        EXPECT_EQ(spar::any_allreduce<float>()(net, 50, indices, values, spar::maximum{}).values().size(), 3U);
+      }
+      EXPECT_EQ(x, std::vector<float>(100, 1));
+    }
+  });
+}
+
 TEST(any_allreduce, runs_in_the_simulator) {
   const spar::any_allreduce<double> reduce;
   for (const spar::rank_t ranks : all_ranks) {
@@ -246,8 +270,41 @@ TEST(any_allreduce, runs_in_the_simulator) {
   }
 }
 
+TEST(any_allreduce, is_the_allreduce_that_a_text_names) {
+  const auto coded = spar::storage::coded<>{};
+  const auto qsgd = spar::storage::named_codec("qsgd:8");
+  expect_same<float, std::uint32_t>(spar::compose(coded, spar::cheapest{}), "sparcml+coded", spar::sum{}, 1000, 50);
+  expect_same<float, std::uint32_t>(spar::compose(qsgd, spar::ring{}), "ring+qsgd:8", spar::average{}, 1000, 5);
+  expect_same<float, std::uint32_t>(
+      spar::compose(spar::storage::then<spar::storage::coo, spar::storage::named_codec>{{}, qsgd}, spar::dsar_split{}),
+      "dsar_qsgd8", spar::sum{}, 1000, 5);
+  expect_same<double, std::uint32_t>(spar::rabenseifner{}, "by=rabenseifner", spar::sum{}, 1000, 5);
+}
+
+TEST(any_allreduce, reduces_over_a_tree) {
+  const std::vector<spar::rank_t> hosts{0, 0, 2, 2, 2};
+  for (const char* const text : {"flexreduce", "tree_dense", "tree_sparcml", "flexreduce+qsgd:8"}) {
+    SCOPED_TRACE(text);
+    const spar::any_allreduce<float> reduce(text, hosts);
+    spar::any_group::threads(5).run([&](spar::any_transport& net) {
+      std::vector<float> x(1000, 1);
+      reduce(net, x);
+      EXPECT_EQ(x, std::vector<float>(1000, 5));
+    });
+    EXPECT_THROW(spar::any_allreduce<float>{text}, spar::invalid_argument);
+  }
+  EXPECT_THROW(spar::any_allreduce<float>("blueconnect", hosts), spar::invalid_argument);
+}
+
 TEST(any_allreduce, refuses_names_and_types) {
   EXPECT_THROW(spar::any_allreduce<float>("rings"), spar::invalid_argument);
+  EXPECT_THROW(spar::any_allreduce<std::int32_t>("ring+qsgd:8"), spar::invalid_argument); // not for integers
+  EXPECT_THROW((spar::any_allreduce<float, std::uint64_t>("sparcml+coded")), spar::invalid_argument);
+  spar::any_group::threads(2).run([](spar::any_transport& net) {
+    std::vector<float> x(10, 1);
+    EXPECT_THROW(spar::any_allreduce<float>("ring+qsgd:8")(net, x, spar::maximum{}), spar::invalid_argument);
+    EXPECT_THROW(spar::any_allreduce<float>("topka:0.1")(net, x, spar::maximum{}), spar::invalid_argument);
+  });
   EXPECT_THROW(spar::any_group::threads(0), spar::invalid_argument);
 }
 

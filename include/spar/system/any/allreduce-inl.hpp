@@ -51,7 +51,8 @@ signature prepare_any(any_port& net, const allreduce_object<T, Index>& object, c
 } // namespace detail
 
 template <class T, class Index>
-any_allreduce<T, Index>::any_allreduce(std::string_view text) : object_(detail::allreduce_from<T, Index>(text)) {}
+any_allreduce<T, Index>::any_allreduce(std::string_view text, std::span<const rank_t> hosts)
+    : object_(detail::allreduce_from<T, Index>(text, hosts)) {}
 template <class T, class Index>
 any_allreduce<T, Index>::any_allreduce(const any_allreduce& other) noexcept : object_(other.object_) {
   object_->retain();

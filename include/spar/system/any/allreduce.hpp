@@ -27,9 +27,11 @@ class allreduce_object;
 template <class T, class Index = std::uint32_t>
 class any_allreduce {
  public:
-  /// Uses the composition that `text` names, such as "sparcml" (docs/guide/compiled.md). Throws `invalid_argument` if
-  /// `text` is malformed, or if the composition does not reduce values of T.
-  explicit any_allreduce(std::string_view text = "sparcml");
+  /// Uses the composition that `text` names, such as "sparcml" (docs/guide/compiled.md). A composition over a tree
+  /// needs `hosts`, the number of the host of each rank, and is then the one over `tree_of_hosts(hosts)`. Throws
+  /// `invalid_argument`, with the position and the choices there, if `text` is malformed, or if the library does not
+  /// contain the composition for values of T.
+  explicit any_allreduce(std::string_view text = "sparcml", std::span<const rank_t> hosts = {});
   /// Uses `algorithm`, a composition or a part of one. Needs `<spar/any_compose.hpp>`.
   template <class Algorithm>
     requires requires { Algorithm::name; }

@@ -15,11 +15,13 @@
 #include <spar/system/any/allreduce.hpp>
 #include <spar/transport/any.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <exception>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace spar::inline v0_1::detail {
@@ -108,22 +110,34 @@ class shared_object {
   mutable std::uint64_t owners_ = 1;
 };
 
-/// One owner of a shared_object.
+/// One owner of a shared_object, or null.
 template <class Object>
 class shared {
  public:
-  explicit shared(const Object& object) noexcept : object_(&object) { object.retain(); }
-  shared(const shared& other) noexcept : shared(*other) {}
+  /// A further owner of `object`.
+  explicit shared(const Object* object = nullptr) noexcept : object_(object) {
+    if (object_ != nullptr) object_->retain();
+  }
+  /// The first owner of a new object.
+  static shared first(const Object* object) noexcept {
+    shared owner(object);
+    object->release();
+    return owner;
+  }
+  shared(const shared& other) noexcept : shared(other.object_) {}
   shared(shared&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  shared& operator=(const shared&) = delete;
+  shared& operator=(shared other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
   ~shared() {
     if (object_ != nullptr) object_->release();
   }
-  const Object& operator*() const noexcept { return *object_; }
+  [[nodiscard]] const Object* get() const noexcept { return object_; }
   const Object* operator->() const noexcept { return object_; }
 
  private:
-  const Object* object_; // null if another object has taken over its part
+  const Object* object_;
 };
 
 /// An allreduce of dense values and of streams.
@@ -144,110 +158,152 @@ class allreduce_object : public shared_object {
                                                              any_operation op) const = 0;
 };
 
-/// The allreduce `Algorithm`.
-template <class T, class Index, class Algorithm>
-class allreduce_of final : public allreduce_object<T, Index> {
- public:
-  explicit allreduce_of(const Algorithm& algorithm) : algorithm_(algorithm) {}
+/// The task of a call that reduces by an average: `running` sums, and the result is divided.
+template <class T>
+task<void> averaged(channel<any_port> net, task<void> running, std::span<T> x) {
+  co_await std::move(running);
+  net.work().finalize(x, average{}, net.size());
+}
+template <class T, class Index>
+task<sparse_stream<T, Index>> averaged(channel<any_port> net, task<sparse_stream<T, Index>> running) {
+  sparse_stream<T, Index> total = co_await std::move(running);
+  net.work().finalize(total.values(), average{}, net.size());
+  co_return total;
+}
 
-  void describe(bounded_text& to) const override { spar::describe(algorithm_, to); }
-  [[nodiscard]] signature prepare_values(std::uint64_t n, rank_t ranks, any_operation op) const override {
-    return prepare<no_indices>(n, ranks, op, "dense values");
-  }
-  [[nodiscard]] signature prepare_streams(std::uint64_t n, rank_t ranks, any_operation op) const override {
-    return prepare<Index>(n, ranks, op, "sparse streams");
-  }
-  [[nodiscard]] task<void> reduce(channel<any_port> net, std::span<T> x, any_operation op) const override {
-    if constexpr (takes<no_indices, sum>) {
-      if (adds(op)) return algorithm_(net, x, sum{});
-    }
-    if constexpr (takes<no_indices, chosen_operation>) return algorithm_(net, x, chosen_operation{op});
-    std::terminate(); // `prepare_values` has thrown
-  }
-  [[nodiscard]] task<sparse_stream<T, Index>> reduce(channel<any_port> net, stream_view<T, Index> mine,
-                                                     any_operation op) const override {
-    if constexpr (takes<Index, sum>) {
-      if (adds(op)) return algorithm_(net, mine, sum{});
-    }
-    if constexpr (takes<Index, chosen_operation>) return algorithm_(net, mine, chosen_operation{op});
-    std::terminate(); // `prepare_streams` has thrown
-  }
+/// Whether the storage of a composition sums codes, and so reduces by no operation but the sum.
+template <class Algorithm>
+inline constexpr bool sums_in_code_within = requires { requires sums_in_code<typename Algorithm::storage_type>; };
 
- private:
-  static bool adds(any_operation op) noexcept { return op.which() <= any_operation::kind::average; }
+/// `Algorithm`, whose call takes an any_operation: any one, or if `SumsOnly` is true, a sum or an average.
+template <class Algorithm, bool SumsOnly = false>
+struct by_any_operation {
+  Algorithm algorithm;
 
-  /// Whether the algorithm reduces streams with indices of type Indices, or dense values if Indices is `no_indices`, by
-  /// Op.
-  template <class Indices, class Op>
-  static constexpr bool takes_by() {
-    if constexpr (!stores_values<Algorithm, T,
-                                 std::conditional_t<std::same_as<Indices, no_indices>, std::uint32_t, Indices>>)
-      return false;
-    else if constexpr (std::same_as<Indices, no_indices>)
-      return dense_allreduce<Algorithm, any_transport, T, Op>;
-    else
-      return stream_allreduce<Algorithm, any_transport, T, Index, Op>;
-  }
-  template <class Indices, class Op>
-  static constexpr bool takes = takes_by<Indices, Op>();
+  void describe(bounded_text& to) const { spar::describe(algorithm, to); }
 
-  template <class Indices>
-  signature prepare(std::uint64_t n, rank_t ranks, any_operation given, const char* what) const {
+  /// Checks a call on n values of T on `ranks` ranks, and returns on what the ranks agree. Indices is the type of the
+  /// indices of streams, or `no_indices` for dense values. Throws `invalid_argument` if an option of the algorithm is
+  /// invalid, or if the algorithm does not reduce such values by `op`.
+  template <element T, class Indices>
+  [[nodiscard]] signature prepare(std::uint64_t n, rank_t ranks, any_operation given) const {
     return chosen_operation{given}.visit([&]<class Op>(const Op& op) -> signature {
+      if constexpr (std::same_as<Indices, no_indices>)
+        validate_values<any_port, T>(algorithm, n, ranks, op);
+      else
+        algorithm.template validate<T>(n, ranks, op);
       // What reduces by the sum reduces by the average.
-      if constexpr (takes<Indices, std::conditional_t<std::same_as<Op, average>, sum, chosen_or_sum<Op>>>) {
-        if constexpr (std::same_as<Indices, no_indices>)
-          validate_values<any_port, T>(algorithm_, n, ranks, op);
-        else
-          algorithm_.template validate<T>(n, ranks, op);
-        return signature_of<T, Indices, Op>(n, algorithm_, options_of(op));
+      if constexpr (takes<T, Indices, std::conditional_t<adds<Op>, sum, chosen_operation>>) {
+        return signature_of<T, Indices, Op>(n, algorithm, options_of(op));
       } else {
+        constexpr const char* what = std::same_as<Indices, no_indices> ? "dense values" : "sparse streams";
         raise<invalid_argument>({"the algorithm ", Algorithm::name, " does not reduce ", what, " of the type ",
                                  name_of(code_of<T>).c_str(), " by the operation ", Op::name});
       }
     });
   }
-  template <class Op>
-  using chosen_or_sum = std::conditional_t<std::same_as<Op, sum>, sum, chosen_operation>;
+  /// Reduces dense values in place. An average is the sum here.
+  template <element T>
+  task<void> reduce(channel<any_port> net, std::span<T> x, any_operation op) const {
+    return call<T, no_indices, task<void>>(net, x, op);
+  }
+  /// The same for streams.
+  template <element T, index_type Index>
+  task<sparse_stream<T, Index>> reduce(channel<any_port> net, stream_view<T, Index> mine, any_operation op) const {
+    return call<T, Index, task<sparse_stream<T, Index>>>(net, mine, op);
+  }
 
-  Algorithm algorithm_;
+  template <element T>
+  task<void> operator()(channel<any_port> net, std::span<T> x, any_operation op) const& {
+    auto running = reduce(net, x, op);
+    return op.which() == any_operation::kind::average ? averaged(net, std::move(running), x) : std::move(running);
+  }
+  template <element T, index_type Index>
+  task<sparse_stream<T, Index>> operator()(channel<any_port> net, stream_view<T, Index> mine, any_operation op) const& {
+    auto running = reduce(net, mine, op);
+    return op.which() == any_operation::kind::average ? averaged(net, std::move(running)) : std::move(running);
+  }
+
+ private:
+  template <class T, class Indices>
+  struct argument : std::type_identity<stream_view<T, Indices>> {};
+  template <class T>
+  struct argument<T, no_indices> : std::type_identity<std::span<T>> {};
+
+  template <class T, class Indices, class Op>
+  static constexpr bool takes_by() {
+    if constexpr (!stores_values<Algorithm, T,
+                                 std::conditional_t<std::same_as<Indices, no_indices>, std::uint32_t, Indices>>)
+      return false;
+    else if constexpr ((SumsOnly || sums_in_code_within<Algorithm>) && !adds<Op>)
+      return false;
+    else
+      return std::invocable<const Algorithm&, channel<any_port>, typename argument<T, Indices>::type, Op>;
+  }
+  /// Whether the algorithm reduces such values by Op.
+  template <class T, class Indices, class Op>
+  static constexpr bool takes = takes_by<T, Indices, Op>();
+
+  template <class T, class Indices, class Task, class X>
+  Task call(channel<any_port> net, X x, any_operation op) const {
+    if constexpr (takes<T, Indices, sum>) {
+      if (op.which() <= any_operation::kind::average) return algorithm(net, x, sum{});
+    }
+    if constexpr (takes<T, Indices, chosen_operation>) return algorithm(net, x, chosen_operation{op});
+    std::terminate(); // `prepare` has thrown
+  }
+};
+
+/// The allreduce `Algorithm`, which may refer to a part of `kept`.
+template <class T, class Index, class Algorithm, bool SumsOnly = false>
+class allreduce_of final : public allreduce_object<T, Index> {
+ public:
+  explicit allreduce_of(const Algorithm& algorithm, const shared_object* kept = nullptr)
+      : by_{algorithm}, kept_(kept) {}
+
+  void describe(bounded_text& to) const override { by_.describe(to); }
+  [[nodiscard]] signature prepare_values(std::uint64_t n, rank_t ranks, any_operation op) const override {
+    return by_.template prepare<T, no_indices>(n, ranks, op);
+  }
+  [[nodiscard]] signature prepare_streams(std::uint64_t n, rank_t ranks, any_operation op) const override {
+    return by_.template prepare<T, Index>(n, ranks, op);
+  }
+  [[nodiscard]] task<void> reduce(channel<any_port> net, std::span<T> x, any_operation op) const override {
+    return by_.reduce(net, x, op);
+  }
+  [[nodiscard]] task<sparse_stream<T, Index>> reduce(channel<any_port> net, stream_view<T, Index> mine,
+                                                     any_operation op) const override {
+    return by_.reduce(net, mine, op);
+  }
+
+ private:
+  by_any_operation<Algorithm, SumsOnly> by_;
+  shared<shared_object> kept_;
 };
 
 /// A call of an allreduce_object, as `run_collective` and `start_collective` take it.
 template <class T, class Index>
 class object_call {
  public:
-  explicit object_call(const allreduce_object<T, Index>& object) noexcept : object_(object) {}
+  explicit object_call(const allreduce_object<T, Index>& object) noexcept : object_(&object) {}
 
   void describe(bounded_text& to) const { object_->describe(to); }
 
   task<void> operator()(channel<any_port> net, std::span<T> x, any_operation op) const& {
-    if (op.which() == any_operation::kind::average) return averaged(net, x, op);
-    return object_->reduce(net, x, op);
+    auto running = object_->reduce(net, x, op);
+    return op.which() == any_operation::kind::average ? averaged(net, std::move(running), x) : std::move(running);
   }
   task<sparse_stream<T, Index>> operator()(channel<any_port> net, stream_view<T, Index> mine, any_operation op) const& {
-    if (op.which() == any_operation::kind::average) return averaged(net, mine, op);
-    return object_->reduce(net, mine, op);
+    auto running = object_->reduce(net, mine, op);
+    return op.which() == any_operation::kind::average ? averaged(net, std::move(running)) : std::move(running);
   }
 
  private:
-  task<void> averaged(channel<any_port> net, std::span<T> x, any_operation op) const& {
-    auto running = object_->reduce(net, x, op);
-    co_await std::move(running);
-    net.work().finalize(x, average{}, net.size());
-  }
-  task<sparse_stream<T, Index>> averaged(channel<any_port> net, stream_view<T, Index> mine, any_operation op) const& {
-    auto running = object_->reduce(net, mine, op);
-    sparse_stream<T, Index> total = co_await std::move(running);
-    net.work().finalize(total.values(), average{}, net.size());
-    co_return total;
-  }
-
   shared<allreduce_object<T, Index>> object_;
 };
 
-/// The object of the composition that `text` names.
+/// The object of the composition that `text` names. `hosts` is empty, or has the number of the host of each rank.
 template <class T, class Index>
-const allreduce_object<T, Index>* allreduce_from(std::string_view text);
+const allreduce_object<T, Index>* allreduce_from(std::string_view text, std::span<const rank_t> hosts = {});
 
 } // namespace spar::inline v0_1::detail

@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace spar::inline v0_1 {
@@ -15,7 +16,7 @@ namespace spar::inline v0_1 {
 namespace detail {
 
 /// Sets `all[r]`, for each rank r of `comm`, to the lowest rank that shares memory with r. Collective over `comm`.
-inline void find_hosts(MPI_Comm comm, std::vector<rank_t>& all) {
+inline void find_hosts(MPI_Comm comm, std::span<rank_t> all) {
   MPI_Comm host = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
   int first = 0;

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The compositions for double over a tree, and those with 64-bit indices.
+#include "compositions.hpp"
+
+SPAR_SUMS_FOR(double, std::uint64_t);
+SPAR_TREES_FOR(double, std::uint32_t);
+SPAR_TREES_FOR(double, std::uint64_t);

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads compositions from texts.
+#include <spar/system/any/text-inl.hpp>
