@@ -255,6 +255,16 @@ TEST(any_allreduce, is_the_same_call_as_that_of_the_composition) {
   });
 }
 
+TEST(any_transport, sets_the_network_and_leaves) {
+  spar::any_group::threads(3).run([](spar::any_transport& net) {
+    net.set_network({.alpha = net.rank() == 0 ? 2e-6 : 1});
+    EXPECT_EQ(net.network().alpha, 2e-6);
+    net.leave();
+    std::vector<float> x(3);
+    EXPECT_THROW(spar::any_allreduce<float>()(net, x), spar::invalid_argument);
+  });
+}
+
 TEST(any_allreduce, runs_in_the_simulator) {
   const spar::any_allreduce<double> reduce;
   for (const spar::rank_t ranks : all_ranks) {
