@@ -111,8 +111,8 @@ class any_composition {
     f("select", select);
     std::visit([&](const auto& by) { by.options(f); }, by_);
   }
-  spar::task<selected_sum> reduce(channel net, state* now, report* last, stream mine,
-                                  spar::residual_view<float> residual, spar::sum op) const& {
+  spar::task<selected_sum> reduce_selected(channel net, state* now, report* last, stream mine,
+                                           spar::residual_view<float> residual, spar::sum op) const& {
     if (const auto* const streams = std::get_if<by_streams>(&by_))
       return reduce_stream(net, streams, std::move(mine), op);
     return std::get<by_entries>(by_).reduce(net, &now->by, &last->by, std::move(mine), residual, op);
@@ -186,6 +186,11 @@ struct device_call {
   std::function<const float*()> residual;
 };
 
+/// Whether the storage of an algorithm is storage::bound, whose codes are made in host memory.
+template <class Algorithm>
+inline constexpr bool sums_codes =
+    requires(const Algorithm& a) { requires std::same_as<decltype(a.store), spar::storage::bound>; };
+
 /// Which systems spar::on_device can run: gets the same systems as `registry`, and keeps those that reduce dense values
 /// or selected entries by kernels.
 template <class Net>
@@ -197,7 +202,7 @@ class systems_on_device : public registry_base<float, std::uint32_t> {
   template <class Given>
   void add_values(std::string name, Given given, double /*relative_error*/ = 0) {
     auto algorithm = spar::detail::as_algorithm(std::move(given));
-    if constexpr (spar::detail::runs_on_device<decltype(algorithm), float>) {
+    if constexpr (spar::detail::runs_on_device<decltype(algorithm), float> && !sums_codes<decltype(algorithm)>) {
       const auto reduce = [algorithm](spar::on_device<Net>& gpu, spar::device_span<float> x) {
         spar::allreduce(gpu, x, algorithm);
       };
