@@ -201,6 +201,36 @@ int spar_gathered_view(spar_gathered all, int rank, spar_vector* view);
 int spar_gathered_free(spar_gathered* all);
 /// @}
 
+/// \name Error feedback
+/// A rank keeps as its residual what it has not sent, and adds the residual to the values of its next call. The `op` is
+/// SPAR_SUM or SPAR_AVERAGE.
+/// @{
+/// Creates an allreduce with error feedback of values of `type`, SPAR_FLOAT, SPAR_DOUBLE or SPAR_HALF, by a composition
+/// with a selector, such as "ok_topk:0.01". One object makes one call at a time, always with as many values.
+int spar_feedback_create(int type, int index_bits, const char* algorithm, spar_feedback* feedback);
+/// Replaces the `n` values by the sum, with zeros where no rank has selected an entry.
+int spar_feedback_reduce(spar_feedback feedback, spar_comm comm, void* values, int64_t n, spar_op op);
+int spar_start_feedback_reduce(spar_feedback feedback, spar_comm comm, void* values, int64_t n, spar_op op,
+                               spar_request* request);
+/// Leaves the values unchanged, and returns the sum as a stream.
+int spar_feedback_reduce_sparse(spar_feedback feedback, spar_comm comm, const void* values, int64_t n, spar_op op,
+                                spar_stream* sum);
+int spar_start_feedback_reduce_sparse(spar_feedback feedback, spar_comm comm, const void* values, int64_t n, spar_op op,
+                                      spar_stream* sum, spar_request* request);
+/// Points `values` to the `n` values of the residual, which are valid until the next call; `n` is 0 before the first
+/// call.
+int spar_feedback_residual(spar_feedback feedback, const void** values, int64_t* n);
+/// How many bytes `spar_feedback_save` writes.
+int spar_feedback_saved_size(spar_feedback feedback, int64_t* bytes);
+/// Writes the residual and the state to `saved`, which has room for `bytes` bytes, from which another run with the same
+/// number of ranks resumes.
+int spar_feedback_save(spar_feedback feedback, void* saved, int64_t bytes);
+/// Restores what `spar_feedback_save` has written for the same algorithm; changes nothing after an error.
+int spar_feedback_load(spar_feedback feedback, const void* saved, int64_t bytes);
+/// Frees the object. A call of it may still be in flight.
+int spar_feedback_free(spar_feedback* feedback);
+/// @}
+
 /// \name Partial reducers
 /// An allreduce that does not wait for late ranks: their values are part of a later round (see docs/guide/partial.md).
 /// All ranks create their objects in the same order, make the same number of calls, and then drain.

@@ -191,6 +191,54 @@ static int parts(spar_comm comm, int rank, int ranks) {
   return 0;
 }
 
+static int feedback(spar_comm comm, int rank, int ranks) {
+  enum { n = 64 };
+  spar_feedback reduce = NULL, again = NULL;
+  spar_stream sum = NULL;
+  spar_request request = NULL;
+  spar_vector view;
+  float x[n], y[n];
+  const void* residual = NULL;
+  int64_t length = -1, bytes = 0;
+  char* saved;
+  int i;
+  for (i = 0; i < n; ++i) x[i] = (float)(i + 1);
+  (void)rank;
+  OK(spar_feedback_create(SPAR_FLOAT, 32, "topka:k=1", &reduce));
+  OK(spar_feedback_residual(reduce, &residual, &length));
+  CHECK(length == 0);
+  OK(spar_feedback_reduce_sparse(reduce, comm, x, n, SPAR_SUM, &sum));
+  OK(spar_stream_view(sum, &view));
+  CHECK(view.count == 1 && *(const uint32_t*)view.indices == n - 1 && *(const float*)view.values == (float)(n * ranks));
+  OK(spar_stream_free(&sum));
+  OK(spar_feedback_residual(reduce, &residual, &length));
+  CHECK(length == n && ((const float*)residual)[n - 1] == 0 && ((const float*)residual)[0] == 1);
+  OK(spar_feedback_saved_size(reduce, &bytes));
+  saved = (char*)malloc((size_t)bytes);
+  CHECK(saved != NULL);
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'bytes'", spar_feedback_save(reduce, saved, bytes - 1));
+  OK(spar_feedback_save(reduce, saved, bytes));
+  memcpy(y, x, sizeof y);
+  OK(spar_feedback_reduce(reduce, comm, x, n, SPAR_AVERAGE));
+  CHECK(x[n - 2] == 2 * (n - 1) && x[n - 1] == 0);
+
+  OK(spar_feedback_create(SPAR_FLOAT, 32, "topka:k=1", &again));
+  OK(spar_feedback_load(again, saved, bytes));
+  OK(spar_start_feedback_reduce(again, comm, y, n, SPAR_AVERAGE, &request));
+  OK(spar_feedback_free(&again)); // the call is in flight
+  OK(spar_wait(&request));
+  CHECK(memcmp(x, y, sizeof x) == 0);
+  saved[bytes / 2] = (char)(saved[bytes / 2] + 1);
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "damaged", spar_feedback_load(reduce, saved, bytes));
+  free(saved);
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "SPAR_AVERAGE", spar_feedback_reduce(reduce, comm, x, n, SPAR_MAX));
+  OK(spar_start_feedback_reduce_sparse(reduce, comm, x, n, SPAR_SUM, &sum, &request));
+  OK(spar_wait(&request));
+  OK(spar_stream_free(&sum));
+  OK(spar_feedback_free(&reduce));
+  return 0;
+}
+
 static int partial(spar_comm comm, int rank, int ranks) {
   const char* const who[] = {"everyone", "solo", "majority", "quorum:1"};
   spar_partial reduce = NULL;
@@ -222,7 +270,7 @@ static int partial(spar_comm comm, int rank, int ranks) {
 
 int all_functions(spar_comm comm, void* context) {
   typedef int part(spar_comm comm, int rank, int ranks);
-  part* const all[] = {values_of_all, own_operation, streams, coalesced, blocks, requests, parts, partial};
+  part* const all[] = {values_of_all, own_operation, streams, coalesced, blocks, requests, parts, feedback, partial};
   const int* expected = (const int*)context;
   int rank = -1, ranks = -1;
   size_t i;

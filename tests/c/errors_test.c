@@ -87,6 +87,25 @@ static int arguments(spar_comm comm) {
   return 0;
 }
 
+static int error_feedback(spar_comm comm) {
+  float x[4] = {1, 2, 3, 4};
+  const void* values;
+  int64_t n;
+  spar_feedback feedback = NULL;
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'algorithm' is NULL", spar_feedback_create(SPAR_FLOAT, 32, NULL, &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'index_bits' is 8", spar_feedback_create(SPAR_FLOAT, 8, "topka:0.1", &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'ring'", spar_feedback_create(SPAR_FLOAT, 32, "ring", &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'type' is 3; error feedback takes",
+        spar_feedback_create(SPAR_INT32, 32, "topka:0.1", &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'feedback' is NULL", spar_feedback_residual(feedback, &values, &n));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'feedback' is NULL", spar_feedback_reduce(feedback, comm, x, 4, SPAR_SUM));
+  OK(spar_feedback_create(SPAR_FLOAT, 32, "topka:0.1", &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'values' is NULL", spar_feedback_reduce(feedback, comm, NULL, 4, SPAR_SUM));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'saved' is NULL", spar_feedback_load(feedback, NULL, 4));
+  OK(spar_feedback_free(&feedback));
+  return 0;
+}
+
 static int partial_reducers(spar_comm comm) {
   float x[4] = {1, 2, 3, 4};
   spar_partial partial = NULL;
@@ -218,6 +237,7 @@ int main(void) {
   CHECK(strcmp(spar_error_name(11), "unknown") == 0 && strcmp(spar_error_name(-1), "unknown") == 0);
   OK(spar_comm_from_threads(1, &one));
   status = arguments(one);
+  if (status == 0) status = error_feedback(one);
   if (status == 0) status = partial_reducers(one);
   if (status == 0) status = handles();
   if (status == 0) status = failures();
