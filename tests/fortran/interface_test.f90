@@ -2,7 +2,7 @@
 ! Each procedure of the Fortran module, over threads, with the numbers of ranks of the design.
 module checks
   use, intrinsic :: iso_c_binding
-  use, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64
+  use, intrinsic :: iso_fortran_env, only: int8, int32, int64, real32, real64
   use spar
   implicit none
 
@@ -216,6 +216,40 @@ contains
     call spar_partial_free(everyone)
   end subroutine
 
+  recursive subroutine feedback(comm, rank, ranks)
+    type(spar_comm), intent(in) :: comm
+    integer, intent(in) :: rank, ranks
+    type(spar_feedback) :: reducer, resumed
+    real(real64) :: x(100), again(100)
+    real(real64), pointer :: residual(:)
+    integer(int8), allocatable :: saved(:)
+    integer :: stat
+    character(200) :: text
+    ! Each rank sends its largest value, which is the same on all ranks, and keeps the others.
+    x = 1
+    x(7) = 10
+    x(20) = rank
+    if (rank > 9) x(20) = 1
+    call spar_feedback_create(x, "topka:k=1", reducer)
+    call spar_feedback_reduce(reducer, comm, x)
+    call check(x(7) == 10 * ranks .and. count(x /= 0) == 1, "a sum of selected values")
+    call spar_feedback_residual(reducer, residual)
+    call check(size(residual) == 100 .and. residual(7) == 0 .and. residual(1) == 1, "a residual")
+    call spar_feedback_save(reducer, saved)
+    call spar_feedback_create(x, "topka:k=1", resumed)
+    call spar_feedback_load(resumed, saved)
+    x = 0
+    x(3) = 5
+    again = x
+    call spar_feedback_reduce(reducer, comm, x, op=spar_average)
+    call spar_feedback_reduce(resumed, comm, again, op=spar_average)
+    call check(any(x /= 0) .and. all(x == again), "a residual that was saved and loaded")
+    call spar_feedback_load(resumed, saved(2:), stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. len_trim(text) > 0, "a damaged residual")
+    call spar_feedback_free(reducer)
+    call spar_feedback_free(resumed)
+  end subroutine
+
   recursive subroutine errors(comm)
     type(spar_comm), intent(in) :: comm
     real(real32) :: x(2)
@@ -245,6 +279,7 @@ contains
     call other_collectives(comm, rank, ranks)
     call own_operation(comm, ranks)
     call partial_rounds(comm, rank, ranks)
+    call feedback(comm, rank, ranks)
     call errors(comm)
     status = 0
     if (c_associated(context)) status = 1
