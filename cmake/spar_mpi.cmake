@@ -98,4 +98,7 @@ foreach(flavour IN LISTS spar_mpi_flavours)
   target_link_libraries(spar_compiled_mpi_${flavour} PUBLIC spar_compiled spar_mpi_${flavour})
   set_target_properties(spar_compiled_mpi_${flavour} PROPERTIES OUTPUT_NAME spar-${flavour}
                                                                 POSITION_INDEPENDENT_CODE ON)
+  if(SPAR_INSTALL)
+    install(TARGETS spar_compiled_mpi_${flavour} OPTIONAL)
+  endif()
 endforeach()
