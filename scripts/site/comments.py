@@ -40,6 +40,8 @@ SOURCE = re.compile(r"\b(19|20)\d\d\b|\b(section|algorithm|figure)s? [0-9IVX]")
 # of the own class or an internal namespace around it.
 QUALIFIED = re.compile(r"\b(?:detail|kernel)::(\w+)(?:<[\w:, ]*>)?(?:::(?:template )?(\w+))?")
 PLAIN = re.compile(r"(?<![\w.:>])(\w+)(?:<[\w:, ]+>)?\(")
+CAUGHT = re.compile(r"(?P<indent>\n *)try \{(?P<tried>(?:(?!(?P=indent)\}).)*)(?P=indent)\} catch \(\.\.\.\) \{"
+                    r"(?P<handler>(?:(?!(?P=indent)\}).)*)", re.DOTALL)
 THROWN = re.compile(r"\braise<(\w+)>\(|\bthrow (?:\w+::)*(\w+)\(")
 INTERNAL = re.compile(r"\b(detail|kernel|(?!decorated|observing)\w+_port)::")
 
@@ -78,9 +80,21 @@ class Function:
         self.calls = [reference.get("refid") for reference in member.findall("references")]
 
     def body(self, root):
-        """The text of the definition, without comments."""
+        """The text of the definition, without comments, and without what stands in a `try` that catches everything."""
         begin, end = (int(self.location.get(key, -1)) for key in ("bodystart", "bodyend"))
-        return "\n".join(lines_of(root / self.location.get("bodyfile"))[begin - 1 : end]) if begin > 0 else ""
+        text = "\n".join(lines_of(root / self.location.get("bodyfile"))[begin - 1 : end]) if begin > 0 else ""
+        for caught in reversed(list(CAUGHT.finditer(text))):
+            if "throw;" not in caught["handler"]:
+                text = text[: caught.start("tried")] + text[caught.end("tried") :]
+        return text
+
+    def is_called(self, body, caller):
+        """Whether `body` may call this function: doxygen confuses names. A member of another class needs an object."""
+        if not self.name.isidentifier() or self.name == self.scope.split("::")[-1]:
+            return True
+        member = self.compound.get("kind") != "namespace" and self.scope != caller.scope
+        argument = r"(?!\))" if any(one.find("defval") is None for one in self.member.findall("param")) else ""
+        return re.search(rf"{'[.>:]' if member else ''}\b{self.name}\b(<[^;{{}}]*>)?\({argument}", body) is not None
 
 
 @functools.cache
@@ -154,7 +168,8 @@ class Graph:
         parts = function.scope.split("::")
         for end in range(2, len(parts) + 1):  # not in spar, whose functions doxygen sees
             names += [("::".join(parts[:end]), name) for name in PLAIN.findall(body) if name != function.name]
-        found = [called for called in function.calls if called in self.everything]
+        found = [called for called in function.calls
+                 if called in self.everything and self.everything[called].is_called(body, function)]
         return found + [called for name in names for called in self.by_name.get(name, [])]
 
 

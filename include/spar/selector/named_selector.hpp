@@ -47,7 +47,8 @@ namespace selector {
 /// One of the selectors that aim at a number of entries, by its text: `exact_topk`, `threshold_reuse`, `gaussian` or
 /// `bucket_topk`, and its options, as in `threshold_reuse:0.01:period=16` (docs/guide/text.md). It selects what the
 /// selector of that name selects, in host memory, from values that are not rows. The compiler instantiates each
-/// composition only once for all these selectors.
+/// composition only once for all these selectors. The header of each selector names its source, as
+/// that of `threshold_reuse` does (Ok-Topk, section 3.1.3).
 class named_selector {
  public:
   static constexpr slot fills = slot::selector;
@@ -107,7 +108,8 @@ class named_selector {
         chosen_);
   }
 
-  /// Moves entries from `x`, whose values are not rows, to a stream. Throws `invalid_argument` like `validate`.
+  /// Moves entries from `x`, whose values are not rows, to a stream. Only `threshold_reuse` uses the state `now`.
+  /// Throws `invalid_argument` like `validate`.
   template <index_type Index, kernel::ranked T, class Prepare>
     requires(!is_row<T>)
   ready<sparse_stream<T, Index>> operator()(host_work& work, std::span<T> x, state& now, const Prepare& prepare) const {

@@ -111,7 +111,7 @@ struct zfp {
   void decode(std::span<const std::byte> in, std::span<T> out) const {
     decode(in, out, false);
   }
-  /// Decodes `in`, and adds the values to `inout`. Throws like `decode`.
+  /// Decodes `in`, and adds the values to `inout`. Throws `invalid_argument` like `decode`.
   template <element T>
   void decode_and_add(std::span<const std::byte> in, std::span<T> inout) const {
     decode(in, inout, true);

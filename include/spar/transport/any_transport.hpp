@@ -55,7 +55,8 @@ class any_transport {
   /// The rank's pool, from which streams and buffers take their memory.
   [[nodiscard]] pool& memory() const noexcept;
 
-  /// Advances the calls in flight, as `communicator_rank::progress` does, and throws what that function throws.
+  /// Advances the calls in flight, as `communicator_rank::progress` does, and throws what that function throws. With
+  /// `block`, waits until something has happened.
   void progress(bool block);
 
   /// The statistics of the call that ended last.
@@ -75,7 +76,8 @@ class any_transport {
   [[nodiscard]] bool checksums() const noexcept;
 
   /// A collective call, which sets the network model on all ranks to rank 0's `network` (see
-  /// `communicator_rank::set_network`).
+  /// `communicator_rank::set_network`). Throws `invalid_argument` if a number is negative, infinite or NaN, and may
+  /// throw the \ref call_errors.
   void set_network(const network_model& network);
   /// The network model by which spar chooses algorithms, equal on all ranks.
   [[nodiscard]] const network_model& network() const noexcept;
@@ -88,7 +90,7 @@ class any_transport {
   /// `reason`.
   void abort(std::string_view reason) noexcept;
   /// Leaves the communicator together with all other ranks, as the function `spar::leave` does, and throws what that
-  /// function throws.
+  /// function throws, such as the \ref call_errors.
   void leave();
 
   /// The rank's transport. Only spar itself, decorators and tests need the transport.

@@ -52,7 +52,8 @@ inline tree_choice choose_on_tree(const tree& topology, double bytes) {
   if (by_halving < by_levels) return tree_choice::rabenseifner;
   return topology.is_symmetric() ? tree_choice::blueconnect : tree_choice::flexreduce;
 }
-/// The cheapest compressed allreduce of a dense vector of `bytes` bytes, or `encoded` bytes if a codec encodes them:
+/// The cheapest compressed allreduce over `topology` of a dense vector of `bytes` bytes, or `encoded` bytes if a codec
+/// encodes them:
 /// the ring, FlexReduce, which is BlueConnect on a symmetric tree, or `two_shot`.
 inline tree_choice choose_on_tree(const tree& topology, double bytes, double encoded) {
   const double by_ring = seconds_ring(topology, encoded), by_levels = seconds_flexreduce(topology, encoded);

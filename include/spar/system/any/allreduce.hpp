@@ -42,23 +42,27 @@ class any_allreduce {
 
   /// Reduces the `values` of all ranks in place. After an error, they are unspecified. Throws `invalid_argument` before
   /// anything is sent if an option of the algorithm is invalid for these values, or if the algorithm reduces no dense
-  /// values or not by `op`.
+  /// values or not by `op`. May throw the \ref call_errors, as the other forms may.
   void operator()(any_transport& net, std::span<T> values, any_operation op = {}) const;
   /// Leaves `input` unchanged and writes the result to `output`. Throws `invalid_argument` also if the lengths differ.
+  /// May throw the \ref call_errors.
   void operator()(any_transport& net, std::span<const T> input, std::span<T> output, any_operation op = {}) const;
   /// Reduces the streams of all ranks, vectors of dimension `n` with the `values` at these `indices`, and returns the
   /// sum. Throws `invalid_argument` before anything is sent also if the indices do not ascend or are not below `n`, or
-  /// if there is not one for each value.
+  /// if there is not one for each value. May throw the \ref call_errors.
   any_sum<T, Index> operator()(any_transport& net, std::uint64_t n, std::span<const Index> indices,
                                std::span<const T> values, any_operation op = {}) const;
 
   /// Starts the call of `values` in place without waiting. The values must stay valid until the call has ended; so must
-  /// the arguments of the other forms.
+  /// the arguments of the other forms. Throws `invalid_argument` as the call without `start`; the handle throws the
+  /// \ref call_errors.
   any_pending<void> start(any_transport& net, std::span<T> values, any_operation op = {}) const;
-  /// Starts the call out of place.
+  /// Starts the call from `input` to `output`. Throws `invalid_argument` as the call without `start`; the handle throws
+  /// the \ref call_errors.
   any_pending<void> start(any_transport& net, std::span<const T> input, std::span<T> output,
                           any_operation op = {}) const;
-  /// Starts the call of streams.
+  /// Starts the call of streams. Throws `invalid_argument` as the call without `start`; the handle throws the \ref
+  /// call_errors.
   any_pending<any_sum<T, Index>> start(any_transport& net, std::uint64_t n, std::span<const Index> indices,
                                        std::span<const T> values, any_operation op = {}) const;
 

@@ -55,7 +55,7 @@ class any_feedback {
   /// any_allreduce does. With `reject_nan`, calls throw `invalid_argument` if a value is NaN. Throws `invalid_argument`
   /// if `text` is malformed, or if the library does not contain the composition, with a selector, for values of T.
   explicit any_feedback(std::string_view text, std::span<const rank_t> hosts = {}, bool reject_nan = false);
-  /// Uses the composition `algorithm`. Needs `<spar/any_compose.hpp>`.
+  /// Uses the composition `algorithm`; `reject_nan` as above. Needs `<spar/any_compose.hpp>`.
   template <class Algorithm>
     requires requires { typename Algorithm::state; }
   explicit any_feedback(const Algorithm& algorithm, bool reject_nan = false);
@@ -66,13 +66,15 @@ class any_feedback {
 
   /// Reduces in place: the `values` are those of this rank before the call and the sum after the call, with zeros where
   /// the sum has no entry. After an error, they are unspecified. `op` is `sum` or `average`. Throws `invalid_argument`
-  /// as `error_feedback` does, and for another operation.
+  /// as `error_feedback` does, and for another operation. May throw the \ref call_errors.
   void operator()(any_transport& net, std::span<T> values, any_operation op = {});
-  /// Reduces out of place: leaves the `values` unchanged, and returns the sum and this rank's contribution.
+  /// Reduces out of place: leaves the `values` unchanged, and returns the sum and this rank's contribution. May throw
+  /// the \ref call_errors.
   any_selected_sum<T, Index> reduce(any_transport& net, std::span<const T> values, any_operation op = {});
-  /// Starts the call in place without waiting. The values and this object must stay valid until the call has ended.
+  /// Starts the call in place without waiting. The values and this object must stay valid until the call has ended. The
+  /// handle throws the \ref call_errors.
   any_pending<void> start(any_transport& net, std::span<T> values, any_operation op = {});
-  /// Starts the call out of place.
+  /// Starts the call out of place. The handle throws the \ref call_errors.
   any_pending<any_selected_sum<T, Index>> start_reduce(any_transport& net, std::span<const T> values,
                                                        any_operation op = {});
 
@@ -87,8 +89,8 @@ class any_feedback {
   /// Returns the residual and the state as bytes (see `feedback_core::save`). Throws `invalid_argument` if a call has
   /// not ended.
   [[nodiscard]] any_bytes save() const;
-  /// Restores what `save` returned, also that of an `error_feedback`. Throws `invalid_argument`, and changes nothing,
-  /// if `feedback_core::load` does.
+  /// Restores `saved`, which `save` returned, also that of an `error_feedback`. Throws `invalid_argument`, and changes
+  /// nothing, if `feedback_core::load` does.
   void load(std::span<const std::byte> saved);
   /// Adds the residual in `saved` to this rank's residual. Throws `invalid_argument` if `feedback_core::take_over`
   /// does.
