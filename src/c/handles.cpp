@@ -49,8 +49,10 @@ class table {
     slot& s = at(number);
     return s.use.load(std::memory_order_acquire) == handle >> half ? &s : nullptr;
   }
+  /// Returns null if another thread has removed the handle.
   std::shared_ptr<object> remove(slot& s, std::uintptr_t handle) {
     const std::lock_guard lock(mutex_);
+    if (s.use.load(std::memory_order_relaxed) != handle >> half) return nullptr;
     s.use.store(0, std::memory_order_release);
     s.of = kind::none;
     s.next_free = std::exchange(free_, static_cast<std::uint32_t>(handle & low));
@@ -117,7 +119,9 @@ bool is_handle(kind of, std::uintptr_t handle) noexcept {
 }
 
 std::shared_ptr<object> remove_handle(kind of, std::uintptr_t handle, const char* argument) {
-  return all().remove(checked(of, handle, argument), handle);
+  std::shared_ptr<object> removed = all().remove(checked(of, handle, argument), handle);
+  if (removed == nullptr) checked(of, handle, argument); // throws
+  return removed;
 }
 
 } // namespace spar::inline v0_1::c

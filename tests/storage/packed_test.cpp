@@ -212,7 +212,7 @@ inline constexpr bool fits =
     spar::composes<spar::verdict_of<spar::selector::everything, Storage, spar::flat, Schedule>>;
 static_assert(fits<packed, spar::ring> && fits<packed, spar::rabenseifner> && fits<packed, spar::dsar_split>);
 static_assert(fits<rounds_in_any_size, spar::ring> && fits<rounds_in_any_size, spar::recursive_doubling>);
-static_assert(!fits<rounds_in_any_size, spar::rabenseifner> && !fits<rounds_in_any_size, spar::dsar_split>);
+static_assert(fits<rounds_in_any_size, spar::rabenseifner> && fits<rounds_in_any_size, spar::dsar_split>);
 static_assert(!fits<rounds_in_any_size, spar::cheapest>);
 
 } // namespace
