@@ -32,7 +32,7 @@ contains
     character(*), intent(inout), optional :: errmsg
     type(c_ptr) :: handle
     handle = c_null_ptr
-    call spar_finish(c_comm_from_mpi(int(mpi, c_int), handle), c_null_ptr, stat, errmsg)
+    call spar_finish(c_comm_from_mpi(int(mpi, c_int), handle), stat, errmsg)
     comm = spar_comm_of(handle)
   end subroutine
 

@@ -132,6 +132,30 @@ contains
                .and. w(size(w)) == ranks - 1, "indices of 64 bits")
     call spar_stream_free(sum)
 
+    ! No rank has entries.
+    call spar_allreduce_sparse(comm, n, indices(1:0), values(1:0), sum)
+    call spar_count(sum, count)
+    call spar_indices(sum, at)
+    call spar_values(sum, v)
+    call check(count == 0 .and. .not. associated(at) .and. .not. associated(v), "an empty sum")
+    dense = 7
+    call spar_to_dense(sum, dense)
+    call check(all(dense == 0), "an empty sum as dense values")
+    call spar_stream_free(sum)
+
+    ! Where no rank has an entry, a minimum is the neutral element.
+    call spar_allreduce_sparse(comm, n, indices, values, sum, op=spar_min)
+    call spar_to_dense(sum, dense)
+    call check(dense(1) == 1 .and. dense(n) > huge(dense), "the neutral element of the minimum")
+    call spar_stream_free(sum)
+
+    call spar_allreduce_sparse(comm, n, [0_int32, 5_int32], values(1:2), sum, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "begin with 1") > 0, "an index 0")
+    call spar_coalesce(n, [5_int32, 0_int32], values(1:2), sum, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "begin with 1") > 0, "an index 0 of coalesce")
+    call spar_wait(request, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "spar_wait") > 0, "a request that has ended")
+
     call spar_allreduce_sparse(comm, n, indices, values(1:2), sum, stat=stat, errmsg=text)
     call check(stat == spar_err_invalid_argument .and. index(text, "3 indices, but 2 values") > 0, "other counts")
     call spar_allreduce_sparse(comm, -1_int64, indices, values, sum, stat=stat, errmsg=text)
