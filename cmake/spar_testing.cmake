@@ -138,7 +138,7 @@ function(spar_add_c_program target)
 endfunction()
 
 # spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p...]): adds the test layer.name, a program in C99 with the
-# compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>.
+# compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the quick set for the first MPI library only.
 function(spar_add_c_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS")
   if(SPAR_SANITIZE OR CMAKE_CROSSCOMPILING)
@@ -148,6 +148,9 @@ function(spar_add_c_test path)
   set(flavours none)
   if(arg_MPI_RANKS)
     set(flavours ${spar_mpi_flavours})
+    if(flavours AND NOT SPAR_ALL_CASES)
+      list(GET flavours 0 flavours)
+    endif()
   endif()
   foreach(flavour IN LISTS flavours)
     set(target ${test_target}_test)
