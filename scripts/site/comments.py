@@ -42,6 +42,7 @@ QUALIFIED = re.compile(r"\b(?:detail|kernel)::(\w+)(?:<[\w:, ]*>)?(?:::(?:templa
 PLAIN = re.compile(r"(?<![\w.:>])(\w+)(?:<[\w:, ]+>)?\(")
 CAUGHT = re.compile(r"(?P<indent>\n *)try \{(?P<tried>(?:(?!(?P=indent)\}).)*)(?P=indent)\} catch \(\.\.\.\) \{"
                     r"(?P<handler>(?:(?!(?P=indent)\}).)*)", re.DOTALL)
+RETHROWN = re.compile(r"\bthrow;|rethrow|\bfail_to_begin\(")  # in the handler, or after it
 THROWN = re.compile(r"\braise<(\w+)>\(|\bthrow (?:\w+::)*(\w+)\(")
 INTERNAL = re.compile(r"\b(detail|kernel|(?!decorated|observing)\w+_port)::")
 
@@ -84,7 +85,7 @@ class Function:
         begin, end = (int(self.location.get(key, -1)) for key in ("bodystart", "bodyend"))
         text = "\n".join(lines_of(root / self.location.get("bodyfile"))[begin - 1 : end]) if begin > 0 else ""
         for caught in reversed(list(CAUGHT.finditer(text))):
-            if "throw;" not in caught["handler"]:
+            if not RETHROWN.search(text, caught.start("handler")):
                 text = text[: caught.start("tried")] + text[caught.end("tried") :]
         return text
 
@@ -349,6 +350,9 @@ def self_test():
     yield one("comment of run does not name `own`", ("Throws `own` if `x` is 0, and", "If `x` is 0, throws"))
     yield one("comment of last does not name `own`, which it throws", ("last() {}", 'last() { raise<own>({"no"}); }'))
     yield one("comment of last does not name `own`, which it throws by hidden", ("last() {}", "last() { hidden(); }"))
+    yield one("comment of last does not name `own`, which it throws by low by lowest",
+              ("last() {}", "last() {\n    try {\n      kernel::low();\n    } catch (...) {\n"
+                            "      abort_and_rethrow();\n    }\n  }"))
     yield one("comment of last does not name `own`, which it throws by typed",
               ("last() {}", "last() { kernel::typed<int>(); }"))
     yield one("comment of run, which makes calls by call, does not refer", (", and the \\ref call_errors", ""))
