@@ -43,7 +43,7 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
     bytes += job->bytes / steps / n;
     words += job->words / steps / n;
     seconds += job->seconds / steps / n;
-    xi = std::max(xi, job->xi);
+    for (const progress& at : job->epochs) xi = std::max(xi, at.xi_max);
     fresh += job->fresh / steps / n;
     stale = std::max(stale, job->stale);
     const auto join = [](tally& all, const tally& one) {
@@ -76,13 +76,20 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   put("summed", summed);
   row["ranks_agree"] = ranks_agree;
   for (std::size_t e = 0; e < chosen.epochs; ++e) {
-    double after = 0, sent = 0, took = 0;
+    double after = 0, sent = 0, took = 0, xi_mean = 0, xi_max = 0;
     for (const training* job : runs) {
       after += job->epochs[e].accuracy / n;
       sent += job->epochs[e].bytes / n;
       took += job->epochs[e].seconds / n;
+      xi_mean += job->epochs[e].xi_mean / n;
+      xi_max = std::max(xi_max, job->epochs[e].xi_max);
     }
-    row["history"].push_back({{"epoch", e + 1}, {"accuracy", after}, {"bytes", sent}, {"seconds", took}});
+    row["history"].push_back({{"epoch", e + 1},
+                              {"accuracy", after},
+                              {"bytes", sent},
+                              {"seconds", took},
+                              {"xi_mean", xi_mean},
+                              {"xi_max", xi_max}});
   }
   return row;
 }

@@ -32,9 +32,10 @@ namespace images {
 using namespace examples;
 
 /// The state after an epoch: the fraction of test images classified correctly, the bytes that a rank has sent so far,
-/// and the seconds that its steps have taken so far.
+/// the seconds that its steps have taken so far, and the mean and the largest value of xi in this epoch (see
+/// `assumption`), zero if it is not measured.
 struct progress {
-  double accuracy, bytes, seconds;
+  double accuracy, bytes, seconds, xi_mean, xi_max;
 };
 
 /// Statistics of a number of entries over all steps.
@@ -66,7 +67,7 @@ struct training {
   std::size_t steps = 0;
   double seconds = 0, bytes = 0; // seconds of the slowest rank; bytes as mean over ranks
   double words = 0;              // of 4 bytes, without headers, as mean over ranks
-  double xi = 0;                 // largest value of xi so far (see `assumption`)
+  std::vector<double> xi;        // the values of this epoch (see `assumption`)
   tally selected, summed;        // numbers of entries that this rank selects, and of entries of the sum
   double fresh = 0;              // number of ranks whose current gradient was in a step, summed over all steps
   std::uint64_t stale = 0;       // largest number of steps by which a gradient was late
@@ -154,6 +155,7 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
   std::shuffle(order.begin(), order.end(), random);
 
   const std::size_t steps = images.size() / (chosen.batch * number_of_ranks());
+  job.xi.clear();
   const spar::statistics before = world.statistics();
   double seconds = 0;
   for (std::size_t s = 0; s < steps; ++s, ++job.steps) {
@@ -178,7 +180,7 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
     if (who != nullptr) job.stale = std::max(job.stale, who->staleness());
     job.selected.add(job.by->selected(made), job.k);
     job.summed.add(made.sum.count(), job.k);
-    if (measured) job.xi = std::max(job.xi, measured->xi(made, world.memory()));
+    if (measured) job.xi.push_back(measured->xi(made, world.memory()));
   }
   if (job.epochs.size() + 1 == chosen.epochs) {
     const double start = MPI_Wtime();
@@ -205,7 +207,13 @@ inline void examine(training& job, const image_set& images) {
   for (std::size_t at = 0; at < mine.size(); at += 500) {
     right += job.model.right(images, std::span(mine).subspan(at, std::min<std::size_t>(500, mine.size() - at)));
   }
-  job.epochs.push_back({over_ranks(right, MPI_SUM) / static_cast<double>(images.size()), job.bytes, job.seconds});
+  double xi_mean = 0, xi_max = 0;
+  for (const double xi : job.xi) {
+    xi_mean += xi / static_cast<double>(job.xi.size());
+    xi_max = std::max(xi_max, xi);
+  }
+  job.epochs.push_back(
+      {over_ranks(right, MPI_SUM) / static_cast<double>(images.size()), job.bytes, job.seconds, xi_mean, xi_max});
   const std::uint32_t weights = spar::crc32c(job.model.weights.data(), job.model.weights.size() * sizeof(float));
   job.ranks_agree = job.ranks_agree && over_ranks(weights, MPI_MIN) == over_ranks(weights, MPI_MAX);
 }

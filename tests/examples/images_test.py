@@ -70,6 +70,8 @@ with tempfile.TemporaryDirectory() as directory:
             off = row["selected_deviation"], row["summed_deviation"]
             expect(max(off) <= 0.1, f"{name} misses k by {off} on average")
         expect((row["xi_max"] == 0) == (k == PARAMETERS) and row["xi_max"] < 20, f"{name} has xi {row['xi_max']}")
+        expect(max(h["xi_max"] for h in row["history"]) == row["xi_max"], f"{name}: {row['history']}")
+        expect(all(0 <= h["xi_mean"] <= h["xi_max"] for h in row["history"]), f"{name}: {row['history']}")
     k, sent = int(0.01 * PARAMETERS), {name: row["bytes_per_step"] for name, row in found.items()}
     expect(sent["mpi"] == 4 * 2 * PARAMETERS * 3 / 4, f"MPI sends {sent['mpi']} bytes a step")
     expect(sent["mpi"] < sent["dense"] < 1.01 * sent["mpi"], f"dense sends {sent['dense']} bytes a step")
