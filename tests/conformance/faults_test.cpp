@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -233,6 +234,39 @@ TYPED_TEST(faults_among_threads, of_some_messages) {
           this->check(with, clean, 10, &run_as_threads<TypeParam>);
         });
       }
+    }
+  }
+}
+
+template <class Collective>
+struct crashes_ahead_of_peers : faults<Collective> {};
+#if SPAR_ALL_CASES
+using crashing_ahead = tested;
+#else
+using crashing_ahead =
+    testing::Types<dense<in_pieces<spar::storage::as_bfloat16, spar::recursive_doubling>>,
+                   dense<in_pieces<spar::storage::as_bfloat16, spar::ring>>, sparse<spar::ssar_split>>;
+#endif
+TYPED_TEST_SUITE(crashes_ahead_of_peers, crashing_ahead);
+
+/// A crashed rank withdraws messages that no peer has received. Pieces of 2053 values of 2 bytes stay in the memory of
+/// the sender; the last piece, of 2045 values, is buffered, and cannot be withdrawn.
+TYPED_TEST(crashes_ahead_of_peers, end_in_peer_failed_or_timeout) {
+  const double none = std::numeric_limits<double>::infinity();
+  std::uint64_t number = 0;
+  for (const spar::rank_t ranks : {2, 3, 4}) {
+    if (is_shortened && ranks > 3) continue;
+    for (const bool synchronous : {false, true}) {
+      const setting s{.ranks = ranks, .n = 16'416, .synchronous = synchronous, .deadline = none};
+      const auto clean = run_by_turns<TypeParam>(s, 1);
+      ASSERT_NO_FATAL_FAILURE(expect_clean(clean));
+      for_each_fault(s, clean, [&](setting with) {
+        if (this->HasFailure() || with.fault->what != spar::fault::kind::crash) return;
+        with.checksums = number++ % 2 == 0;
+        for (const int turns : {1, 3}) {
+          this->check(with, clean, 0, [&](const setting& it) { return run_by_turns<TypeParam>(it, turns); });
+        }
+      });
     }
   }
 }

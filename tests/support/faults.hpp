@@ -209,6 +209,48 @@ std::vector<rank_outcome> run_as_threads(const setting& s) {
   return outcomes;
 }
 
+/// Runs the ranks of a thread_group by turns on one thread, so that the order of all events is the same in every run.
+/// The faulty rank runs ahead: it has `turns` turns for each turn of another rank. When no rank can go on, the deadline
+/// of all ranks expires.
+template <class Collective>
+std::vector<rank_outcome> run_by_turns(const setting& s, int turns) {
+  const auto inputs = inputs_of(s);
+  std::vector<rank_outcome> outcomes(inputs.size());
+  const two_calls<Collective> program{&inputs, &outcomes, s.deadline, s.checksums};
+  spar::thread_group group(s.ranks, {.synchronous = s.synchronous});
+  std::deque<spar::faulty<spar::threads>> nets;
+  std::vector<std::optional<spar::task<void>>> running(inputs.size());
+  for (spar::rank_t r = 0; r < s.ranks; ++r) nets.emplace_back(group.rank(r), s.plan(r));
+  const auto turn_of = [&](std::size_t r) {
+    if (!running[r]) running[r].emplace(program(nets[r]));
+    nets[r].progress(false);
+  };
+  const auto done = [&] {
+    return std::all_of(running.begin(), running.end(), [](const auto& its) { return its && its->done(); });
+  };
+  const auto operations = [&] { // sends and receives, and programs that have ended
+    std::uint64_t sum = 0;
+    for (std::size_t r = 0; r < nets.size(); ++r)
+      sum += nets[r].sent() + nets[r].received() + (running[r] && running[r]->done() ? 1U : 0U);
+    return sum;
+  };
+  const auto ahead = static_cast<std::size_t>(s.faulty_rank);
+  std::uint64_t before = 0;
+  for (int idle_rounds = 0; !done() && idle_rounds < 8; ++idle_rounds) {
+    for (std::size_t next = 1; next < nets.size(); ++next) {
+      for (int turn = 0; turn < turns; ++turn) turn_of(ahead);
+      turn_of((ahead + next) % nets.size());
+    }
+    const std::uint64_t now = operations();
+    if (std::exchange(before, now) != now) idle_rounds = 0;
+    if (idle_rounds == 4) {
+      for (auto& net : nets) net.set_deadline(0);
+    }
+  }
+  EXPECT_TRUE(done()) << "a call has not ended";
+  return outcomes;
+}
+
 // --- expected outcomes ---
 
 /// Whether the fault is a delay shorter than the deadline.

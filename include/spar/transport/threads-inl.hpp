@@ -46,12 +46,11 @@ SPAR_INLINE void threads_port::abandon(shipment* s) {
 }
 
 SPAR_INLINE void threads_port::deliver(shipment* s, expectation* r) {
-  // The exchange fails if the sender has withdrawn the message after a failure. The receive then gets the next
-  // message.
+  // The exchange fails if the sender has withdrawn the message after a failure. No later message may take its place, so
+  // the receive then waits until this rank learns of the failure.
   if (!s->state.replace(offer::open, offer::taken)) {
     s->loan = nullptr; // the sender may already have destroyed it
     give_back(s);
-    if (shipment* next = matching_.post(r)) deliver(next, r);
     return;
   }
   try {
