@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What it costs to compile the programs of this folder with g++ -std=c++20 -O2.
 
-cost.py measure [--rounds N] [--instructions]   processor time, in turn, and size: JSON for bench/results/compile.json
+cost.py measure [--rounds N] [--instructions]   processor time, in turn, and size, for docs/results/compile.md: JSON
 cost.py check [--instructions]                  compares the work of the compiler with the recorded state
 cost.py record                                  records the state, for `check`, in recorded.json
 cost.py --self-test                             checks that `check` finds a program that grew
@@ -35,17 +35,23 @@ WHOLE = ["-include", "spar/spar.hpp"]
 
 
 def ways():
-    """(name, program, options) of each row of the table."""
+    """(name, program, options) of each row of the table that this machine can measure; names the others."""
     for program in ("dense", "sparse", "ok_topk"):
         yield f"{program}, spar.hpp", program, WHOLE
         yield f"{program}, part of spar.hpp", program, []
         yield f"{program}, compiled library", program, ["-DSPAR_COMPILED"]
-        if (FOLDER / f"{program}_any.cpp").exists():
-            yield f"{program}, any.hpp", f"{program}_any", ["-DSPAR_COMPILED"]
-    shown = subprocess.run(["mpicxx.openmpi", "-showme:compile"], capture_output=True, text=True, check=True)
-    for program in ("mpi", "boost_mpi"):
-        yield program, program, shown.stdout.split()
+        yield f"{program}, any.hpp", f"{program}_any", ["-DSPAR_COMPILED"]
     yield "regex", "regex", []
+    wrapper = shutil.which("mpicxx.openmpi")
+    flags = subprocess.check_output([wrapper, "-showme:compile"], text=True).split() if wrapper else []
+    for program, header, package in (("mpi", "mpi.h", "libopenmpi-dev"),
+                                     ("boost_mpi", "boost/mpi/communicator.hpp", "libboost-mpi-dev")):
+        tried = subprocess.run([compiler(), *flags, "-include", header, "-E", "-x", "c++", os.devnull],
+                               capture_output=True)
+        if tried.returncode == 0:
+            yield program, program, flags
+        else:
+            print(f"skipped: {program} (no {header}; the Debian package {package} has it)", file=sys.stderr)
 
 
 def compiler():
