@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that text is UTF-8, with lines of at most 120 characters (except rows of tables) and no trailing blanks."""
+"""Checks that text is UTF-8, with lines of at most 120 characters (except rows of tables) and no trailing blanks, and
+that the row below the heads of a table stands alone in its line: a table whose rows are wrapped is no table."""
+
+import re
 
 import tree
 
@@ -20,6 +23,8 @@ def faults(name, content):
         row = name.endswith(".md") and line.startswith("|")
         if len(line) > LIMIT and not row and " " in line.strip()[:LIMIT]:
             yield number, f"{len(line)} characters, expected at most {LIMIT}"
+        if row and "|---" in line and not re.fullmatch(r"\|(:?-+:?\|)+", line):
+            yield number, "a table with several rows in one line"
         if line != line.rstrip():
             yield number, "trailing blank"
 
@@ -37,6 +42,8 @@ def self_test():
     yield "120 characters", not list(faults("a.hpp", long[1:]))
     yield "120 characters of more bytes", not list(faults("a.hpp", "é ".encode() * 59 + b"xy"))
     yield "a table", not list(faults("a.md", b"| " + long))
+    yield "rows of a table", not list(faults("a.md", b"| a | b |\n|---|---:|\n| 1 | 2 |"))
+    yield "rows of a table in one line", len(list(faults("a.md", b"| a | b | |---|---:| | 1 | 2 |"))) == 1
     yield "a table elsewhere", len(list(faults("a.py", b"| " + long))) == 1
     yield "a blank at the end", [n for n, _ in faults("a.md", b"one\ntwo \n")] == [2]
     yield "another encoding", len(list(faults("a.md", "é".encode("latin-1")))) == 1
