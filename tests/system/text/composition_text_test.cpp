@@ -97,6 +97,28 @@ TEST(system_text_composition_text, parts_replace_those_of_a_system) {
   expect_composition("ring+bound:error=0.5", spar::storage::bound{.error = 0.5}, spar::ring{});
 }
 
+TEST(system_text_composition_text, a_percentage_is_the_share_with_these_digits) {
+  for (int percent = 1; percent <= 100; ++percent) {
+    const std::string share = percent == 100 ? "1"
+                              : percent < 10 ? "0.0" + std::to_string(percent)
+                                             : "0." + std::to_string(percent);
+    const std::string text = "ok_topk:" + std::to_string(percent) + "%";
+    EXPECT_EQ(digest_of_text(text), digest_of_text("ok_topk:" + share)) << text;
+  }
+}
+
+/// A long text is refused as a short one is, in a time that does not grow with the square of its length.
+TEST(system_text_composition_text, long_texts_are_refused) {
+  constexpr std::size_t length = 1'000'000;
+  for (const char each : {'a', ':', '+', ',', '='}) {
+    for (const char* const begin : {"", "ring", "ring:", "ring+", "by=", "store=coo+"}) {
+      const std::string text = begin + std::string(length, each);
+      EXPECT_NE(refusal(text).find("'" + text + "'"), std::string::npos) << begin << each;
+    }
+  }
+  EXPECT_NE(refusal("ok_topk:0." + std::string(length, '1')).find("accepted"), std::string::npos);
+}
+
 TEST(system_text_composition_text, slots_name_every_part) {
   expect_composition("select=threshold_reuse:0.01,store=coded,by=balanced_owners",
                      named_selector(threshold_reuse{.density = 0.01}), coded{}, spar::balanced_owners{});
@@ -126,6 +148,15 @@ TEST(system_text_composition_text, errors_name_the_position_and_the_choices) {
             "a second part 'cheapest' at character 12 of 'by=ring,by=cheapest'; expected one of its kind");
   EXPECT_EQ(refusal("ring+bound"), "'bound' at character 6 of 'ring+bound'; expected one of relative=NUMBER and "
                                    "error=NUMBER, as in bound:1e-3");
+  EXPECT_EQ(refusal("ring+zfp:8:rate=16"),
+            "a second rate at character 12 of 'ring+zfp:8:rate=16'; expected each option once");
+  EXPECT_EQ(refusal("sparcml+coded:fast:fast"),
+            "a second fast at character 20 of 'sparcml+coded:fast:fast'; expected each option once");
+  EXPECT_EQ(refusal("sparcml+coded:fast=1"),
+            "unknown option 'fast=1' of coded at character 15 of 'sparcml+coded:fast=1'; expected fast");
+  EXPECT_EQ(refusal("ok_topk+balanced_owners:tau=5+cheapest"),
+            "a second part 'cheapest' at character 31 of 'ok_topk+balanced_owners:tau=5+cheapest'; expected one of its "
+            "kind");
   EXPECT_TRUE(refusal("ring+qsgd:3").starts_with("unknown part 'qsgd:3' at character 6 of 'ring+qsgd:3'; expected "));
   for (const char* const text : {"",
                                  "+",
@@ -150,6 +181,25 @@ TEST(system_text_composition_text, errors_name_the_position_and_the_choices) {
                                  "mpi",
                                  "ring+p2p",
                                  "ok_topk+pruned+pruned",
+                                 "ok_topk+balanced_owners+pruned",
+                                 "ok_topk:0.1:density=0.1",
+                                 "ok_topk:nan",
+                                 "ok_topk:density=nan",
+                                 "ok_topk:density=inf",
+                                 "ok_topk:1e999",
+                                 "ok_topk:1e-400",
+                                 "ok_topk:-0.1",
+                                 "ok_topk:0x1p-3",
+                                 "ok_topk:0,1",
+                                 "ok_topk: 0.1",
+                                 "ok_topk:101%",
+                                 "ok_topk:1%%",
+                                 "ok_topk:k=-1",
+                                 "ok_topk:k=1e3",
+                                 "ok_topk:k=18446744073709551616",
+                                 "ring+bound:0.1:relative=0.2",
+                                 "ring+bound:nan",
+                                 "ring+zfp:nan",
                                  "ok_topk+pruned+ring",
                                  "over=mesh",
                                  "select=coo",

@@ -92,7 +92,9 @@ SPAR_INLINE void part_reader::amount(std::uint64_t& k, double& density) {
 SPAR_INLINE void part_reader::flag(std::string_view known, bool& to) {
   choices_.add(known);
   for (word& each : arguments()) {
-    if (!each.is_read && each.text == known) to = take(each);
+    if (each.is_read || each.text != known) continue;
+    to = take(each);
+    return;
   }
 }
 
@@ -102,11 +104,14 @@ SPAR_INLINE void part_reader::reject_last(const char* expected) const {
 }
 
 SPAR_INLINE void part_reader::end() {
+  const auto key_of = [](const word& its) { return its.text.substr(0, its.text.find('=')); };
   for (const word& each : arguments()) {
     if (each.is_read) continue;
-    const std::string_view key = each.text.substr(0, each.text.find('='));
-    if (choices_.contains(key) && key.size() < each.text.size())
-      refuse_text(text_, each.at, sentence("a second ", key), "each option once");
+    const std::string_view key = key_of(each);
+    for (const word& other : arguments()) {
+      if (other.is_read && key_of(other) == key)
+        refuse_text(text_, each.at, sentence("a second ", key), "each option once");
+    }
     refuse_text(text_, each.at, sentence("unknown option '", each.text, "' of ", name()), choices_.text(key));
   }
 }

@@ -80,8 +80,12 @@ class part_reader {
   /// The same for the part's first option, whose name and `=` may be left out.
   template <class Number>
   void first(std::string_view key, Number& to, const number_range& range) {
+    const std::size_t before = read_;
     (*this)(key, to, range);
-    if (word* const given = find_unnamed()) read(*given, given->text, to, range);
+    word* const given = find_unnamed();
+    if (given == nullptr) return;
+    if (read_ > before) refuse_text(text_, last_, sentence("a second ", key), "each option once");
+    read(*given, given->text, to, range);
   }
   /// The same for a first option that has no default.
   template <class Number>
@@ -120,14 +124,12 @@ class part_reader {
     take(given);
     const std::size_t at = given.at + given.text.size() - value.size();
     Number number{};
-    double scale = 1;
     std::string_view digits = value;
-    if constexpr (std::floating_point<Number>) {
-      if (digits.ends_with('%')) digits.remove_suffix(1), scale = 0.01;
-    }
+    const bool is_percentage = std::floating_point<Number> && digits.ends_with('%');
+    if (is_percentage) digits.remove_suffix(1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     const bool is_number = error == std::errc{} && end == digits.data() + digits.size();
-    if constexpr (std::floating_point<Number>) number *= scale;
+    if (is_percentage) number /= 100; // a product with 0.01 would be rounded twice: 57% would differ from 0.57
     if (is_number && range.contains(static_cast<double>(number))) {
       to = number;
       return;

@@ -86,7 +86,7 @@ class composition_reader {
   /// `pruned` and `cheapest` after a system with owners: the schedule of that name with the storage coded.
   bool read_owners(std::string_view part) {
     const auto* const balanced = std::get_if<balanced_owners>(&to_.by);
-    if (balanced == nullptr || (part != "pruned" && part != "cheapest")) return false;
+    if (balanced == nullptr || given_[by] || (part != "pruned" && part != "cheapest")) return false;
     if (part == "pruned")
       to_.by = pruned_owners{.tau = balanced->tau};
     else
