@@ -11,10 +11,11 @@
 //
 // A program includes one of these for other transports, all with spar.hpp: mpi.hpp, nccl.hpp, sim.hpp (the simulated
 // network). Values in device memory: on_device.cuh, cuda_feedback.cuh, cuda.hpp. Headers for the rest: tree.hpp (trees,
-// FlexReduce), system/partial_allreduce.hpp, system/eager_sgd.hpp, storage/coded.hpp (a code of sparse streams),
-// storage/coalesce.hpp (streams of indices in any order), storage/zfp.hpp, storage/zfp_field.hpp (needs libzfp),
-// strided.hpp (values with gaps), tolerance.hpp (codecs for a tolerance), model/network_file.hpp (saved network
-// models), transport/faulty.hpp, transport/tracing.hpp.
+// FlexReduce), system/partial_allreduce.hpp, system/eager_sgd.hpp, system/bucketed_feedback.hpp (error feedback that
+// overlaps with the backward pass), storage/coded.hpp (a code of sparse streams), storage/coalesce.hpp (streams of
+// indices in any order), storage/zfp.hpp, storage/zfp_field.hpp (needs libzfp), strided.hpp (values with gaps),
+// tolerance.hpp (codecs for a tolerance), model/network_file.hpp (saved network models), transport/faulty.hpp,
+// transport/tracing.hpp.
 #pragma once
 
 #include <spar/allreduce.hpp>

@@ -10,6 +10,7 @@
 #include <spar/spar.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/qsgd.hpp>
+#include <spar/system/bucketed_feedback.hpp>
 #include <spar/system/eager_sgd.hpp>
 #include <spar/system/fused.hpp>
 #include <spar/system/partial_allreduce.hpp>
@@ -101,6 +102,19 @@ std::uint64_t train_eagerly(Net& net, std::vector<T>& x, std::vector<T>& weights
   fused_allreduce<Net, T> fused(net, sizes);
   fused.ready(0, x);
   fused.wait();
+  const std::vector<parameter> parameters{{"a", x.size()}, {"b", weights.size()}};
+  bucketed_feedback<Net, T, topka_allreduce> buckets(net, parameters, {}, {.select = {.k = 1}});
+  buckets.ready("a", x);
+  buckets.ready("b", weights);
+  rounds += buckets.progress() ? 1 : 0;
+  buckets.wait();
+  buckets.start(buckets.bucket_of("a"), x);
+  (void)buckets.ended();
+  buckets.rebuild(parameters, 1000);
+  buckets.set_algorithm(topka_allreduce{.select = {.k = 2}});
+  buckets.load(buckets.save());
+  buckets.take_over(buckets.save());
+  rounds += buckets.buckets() + buckets.reducer(0).residual().size() + buckets.residual("a").size();
   sgd_step(net, std::span(weights), std::span(x), T(0.1), ring{});
   return rounds + optimizer.steps() + fused.buckets();
 }

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Error feedback in buckets: nothing is lost while buckets are in flight, are rebuilt, fail, or are saved and restored.
+#include "support/counting_resource.hpp"
+#include "support/global_allocations.hpp"
+#include "support/ranks.hpp"
+
+#include <spar/storage/coded.hpp>
+#include <spar/system/bucketed_feedback.hpp>
+#include <spar/system/published.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace spar_test {
+namespace {
+
+using parameters = std::vector<spar::parameter>;
+using ok_topk = spar::ok_topk_allreduce<>;
+using coded =
+    spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, spar::balanced_owners>;
+
+const parameters& model() {
+  static const parameters all{{"head", 10}, {"fc2", 300}, {"bias", 1}, {"fc1", 700}, {"empty", 0}, {"conv", 90}};
+  return all;
+}
+
+template <class T>
+using vectors = std::vector<std::vector<T>>; // one for each parameter, in the order of `model()`
+
+std::size_t number_of(const std::string& name) {
+  std::size_t i = 0;
+  while (model()[i].name != name) ++i;
+  return i;
+}
+template <class T>
+vectors<T> zeros() {
+  vectors<T> all;
+  for (const auto& p : model()) all.emplace_back(p.size);
+  return all;
+}
+/// Whole numbers, whose sums are exact, or any values in [-1, 1).
+template <class T>
+vectors<T> gradients(spar::rank_t rank, int step, bool whole) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 1000 + static_cast<std::uint64_t>(step));
+  vectors<T> all = zeros<T>();
+  for (auto& x : all) {
+    for (T& value : x) {
+      value = static_cast<T>(static_cast<int>(random() % 41) - 20);
+      if (!whole) value = static_cast<T>(static_cast<double>(random() >> 11) * 0x1p-52 - 1);
+    }
+  }
+  return all;
+}
+template <class T, class Values>
+void add(std::vector<T>& to, const Values& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] += static_cast<T>(from[i]);
+}
+
+/// What a rank has brought, received and kept.
+template <class T>
+struct account {
+  vectors<double> brought = zeros<double>(), received = zeros<double>(), kept = zeros<double>();
+  std::uint64_t buckets = 0; // of all steps
+};
+
+/// Steps with gradients that become ready in another order in each step and on each rank. Before each `period`-th step,
+/// the buckets are rebuilt.
+template <class T, class Algorithm>
+struct training {
+  Algorithm algorithm;
+  int steps, period;
+  bool whole;
+  std::vector<account<T>>* accounts;
+
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    account<T>& its = (*accounts)[static_cast<std::size_t>(net.rank())];
+    parameters order = model();
+    spar::bucketed_feedback<Net, T, Algorithm> feedback(net, order, {.bucket_bytes = 400}, algorithm);
+    std::mt19937_64 shared(3), own(static_cast<std::uint64_t>(net.rank()));
+    for (int step = 0; step < steps; ++step) {
+      if (step > 0 && step % period == 0) {
+        std::shuffle(order.begin(), order.end(), shared);
+        feedback.rebuild(order, shared() % 5000 + 1);
+      }
+      its.buckets += feedback.buckets();
+      auto x = gradients<T>(net.rank(), step, whole);
+      for (std::size_t i = 0; i < x.size(); ++i) add(its.brought[i], x[i]);
+      std::vector<std::size_t> ready(x.size());
+      for (std::size_t i = 0; i < x.size(); ++i) ready[i] = i;
+      std::shuffle(ready.begin(), ready.end(), own);
+      for (const std::size_t i : ready) {
+        feedback.ready(model()[i].name, x[i]);
+        feedback.progress();
+      }
+      auto ended = feedback.ended();
+      co_await std::move(ended);
+      for (std::size_t i = 0; i < x.size(); ++i) add(its.received[i], x[i]);
+    }
+    for (std::size_t i = 0; i < model().size(); ++i) add(its.kept[i], feedback.residual(model()[i].name));
+  }
+};
+
+template <class T, class Algorithm>
+void expect_nothing_lost(const Algorithm& algorithm, spar::rank_t ranks, mode where, int steps, double tolerance) {
+  SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", " << Algorithm::name);
+  std::vector<account<T>> accounts(static_cast<std::size_t>(ranks));
+  run(where, ranks, training<T, Algorithm>{algorithm, steps, 7, tolerance == 0, &accounts});
+  for (std::size_t i = 0; i < model().size(); ++i) {
+    std::vector<double> brought(model()[i].size), found = accounts[0].received[i];
+    for (const auto& its : accounts) {
+      ASSERT_EQ(its.received[i], accounts[0].received[i]) << "all ranks must have the same sums";
+      add(brought, its.brought[i]);
+      add(found, its.kept[i]);
+    }
+    for (std::size_t j = 0; j < brought.size(); ++j)
+      ASSERT_NEAR(found[j], brought[j], tolerance) << model()[i].name << '[' << j << ']';
+  }
+}
+
+TEST(bucketed_feedback, nothing_is_lost_in_200_steps_with_buckets_rebuilt) {
+  std::uint64_t number = 0;
+  for (const mode where : all_modes) {
+    for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13}) {
+      if (!runs_case(5, position_of(where), static_cast<std::uint64_t>(ranks), number++)) continue;
+      expect_nothing_lost<float>(ok_topk{.select = {.density = 0.05, .period = 3}}, ranks, where, 200, 0);
+      expect_nothing_lost<std::int64_t>(spar::topka_allreduce{.select = {.density = 0.05}}, ranks, where, 200, 0);
+      expect_nothing_lost<double>(coded{.select = {.density = 0.05}}, ranks, where, 50, 1e-12);
+      expect_nothing_lost<float>(spar::quantised_sparcml_allreduce<4>{.select = {.density = 0.05}}, ranks, where, 50,
+                                 2e-3);
+    }
+  }
+}
+
+/// Each bucket is one call of an error_feedback, and sends what this call sends.
+template <class Algorithm>
+void expect_messages_of_calls(const Algorithm& algorithm, spar::rank_t ranks) {
+  spar::thread_group group{ranks};
+  group.run([&](spar::threads& inner) {
+    using net_type = spar::counting<spar::threads>;
+    net_type net(inner);
+    spar::bucketed_feedback<net_type, float, Algorithm, spar::average> feedback(net, model(), {.bucket_bytes = 1300},
+                                                                                algorithm);
+    ASSERT_EQ(feedback.buckets(), 3U); // head, fc2 and bias; fc1; empty and conv
+    const std::array<std::size_t, 4> first{0, 3, 4, 6};
+    using reducer = spar::error_feedback<float, Algorithm>;
+    const std::array<std::unique_ptr<reducer>, 3> alone{std::make_unique<reducer>(algorithm),
+                                                        std::make_unique<reducer>(algorithm),
+                                                        std::make_unique<reducer>(algorithm)};
+    for (int step = 0; step < 4; ++step) {
+      const auto before = net.sent();
+      auto x = gradients<float>(net.rank(), step, true);
+      for (std::size_t i = 0; i < x.size(); ++i) feedback.ready(model()[i].name, x[i]);
+      feedback.wait();
+      const auto between = net.sent();
+      const auto y = gradients<float>(net.rank(), step, true);
+      for (std::size_t b = 0; b < 3; ++b) {
+        std::vector<float> all, reduced;
+        for (std::size_t i = first[b]; i < first[b + 1]; ++i) {
+          all.insert(all.end(), y[i].begin(), y[i].end());
+          reduced.insert(reduced.end(), x[i].begin(), x[i].end());
+        }
+        (*alone[b])(net, all, spar::average{});
+        EXPECT_EQ(reduced, all);
+        const auto kept = feedback.reducer(b).residual(), its = alone[b]->residual();
+        EXPECT_TRUE(std::equal(kept.begin(), kept.end(), its.begin(), its.end()));
+      }
+      const auto after = net.sent();
+      EXPECT_EQ(between.messages - before.messages, after.messages - between.messages);
+      EXPECT_EQ(between.bytes - before.bytes, after.bytes - between.bytes);
+    }
+  });
+}
+TEST(bucketed_feedback, messages_are_those_of_one_error_feedback_for_each_bucket) {
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    expect_messages_of_calls(ok_topk{.select = {.density = 0.05}}, ranks);
+    expect_messages_of_calls(spar::topka_allreduce{.select = {.density = 0.05}}, ranks);
+  }
+}
+
+TEST(bucketed_feedback, a_bucket_starts_when_its_last_gradient_is_ready_or_as_a_whole) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    const parameters two{{"a", 2}, {"b", 1}};
+    spar::bucketed_feedback<spar::threads, float, spar::topka_allreduce> feedback(net, two, {}, {.select = {.k = 1}});
+    std::vector<float> a{1, 5}, b{2};
+    feedback.ready("b", b);
+    EXPECT_FALSE(feedback.progress());
+    feedback.ready("a", a);
+    while (feedback.progress()) {
+    }
+    EXPECT_EQ(a[1], 5); // the results come with `wait`
+    feedback.wait();
+    EXPECT_EQ(a, (std::vector<float>{0, 10}));
+    EXPECT_EQ(b[0], 0);
+    std::vector<float> all{0, 0, 2};
+    feedback.start(feedback.bucket_of("a"), all);
+    feedback.wait();
+    EXPECT_EQ(all, (std::vector<float>{0, 0, 8}));
+    EXPECT_EQ(feedback.residual("a")[0], 1);
+    EXPECT_EQ(feedback.residual("b")[0], 0);
+    feedback.set_algorithm({.select = {.k = 2}});
+    feedback.start(0, all);
+    feedback.wait();
+    EXPECT_EQ(all, (std::vector<float>{2, 0, 16}));
+  });
+}
+
+#ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
+/// A step of buckets that outlive the program, with the same values each time.
+struct same_step {
+  using feedback = spar::bucketed_feedback<spar::sim, float, ok_topk>;
+  std::vector<std::unique_ptr<feedback>>* all;
+  std::vector<vectors<float>>* x;
+
+  spar::task<void> operator()(spar::sim& net) const& {
+    const auto r = static_cast<std::size_t>(net.rank());
+    std::unique_ptr<feedback>& its = (*all)[r];
+    if (!its) {
+      const ok_topk algorithm{.select = {.density = 1, .period = 2}};
+      its = std::make_unique<feedback>(net, model(), spar::fusion_options{.bucket_bytes = 1300}, algorithm);
+    }
+    vectors<float>& mine = (*x)[r];
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      for (std::size_t j = 0; j < mine[i].size(); ++j) mine[i][j] = static_cast<float>(j % 7) + 1;
+      its->ready(model()[i].name, mine[i]);
+    }
+    auto ended = its->ended();
+    co_await std::move(ended);
+  }
+};
+struct nothing {
+  spar::task<void> operator()(spar::sim&) const& { co_return; }
+};
+
+TEST(bucketed_feedback, no_memory_is_allocated_after_the_first_step) {
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 8}) {
+    counting_resource upstream;
+    spar::simulator engine(ranks, {.memory = &upstream});
+    const auto taken_by = [&](const auto& program) -> taken {
+      const taken before{upstream.allocations(), global_allocations()};
+      engine.run([&](spar::sim& net) { return program(net); });
+      return {upstream.allocations() - before.pooled, global_allocations() - before.global};
+    };
+    std::vector<std::unique_ptr<same_step::feedback>> all(static_cast<std::size_t>(ranks));
+    std::vector<vectors<float>> x(all.size(), zeros<float>());
+    const same_step step{&all, &x};
+    taken_by(step);
+    const taken idle = taken_by(nothing{});
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(taken_by(step), idle) << "step " << i << ", P = " << ranks;
+  }
+}
+#endif
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const spar::invalid_argument& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+using small = spar::bucketed_feedback<spar::threads, float, spar::topka_allreduce>;
+
+TEST(bucketed_feedback, bad_input_is_named_and_nothing_is_lost) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    const auto made = [&](const parameters& of, std::size_t bytes = 8) {
+      return error_of([&] { small(net, of, {.bucket_bytes = bytes}); });
+    };
+    EXPECT_EQ(made({}), "there are no parameters; expected at least one");
+    EXPECT_EQ(made({{"a", 1}, {"a", 2}}), "two parameters have the name a; names must be unique");
+    EXPECT_EQ(made({{"a", 1}}, 0), "bucket_bytes is 0; expected at least 1");
+    parameters two{{"a", 2}, {"b", 3}};
+    small feedback(net, two, {.bucket_bytes = 8}, {.select = {.k = 1}});
+    std::vector<float> a{1, 2}, b{1, 2, 3};
+    EXPECT_EQ(error_of([&] { feedback.ready("c", a); }),
+              "no parameter has the name c; there are 2 parameters, of which the first is a");
+    EXPECT_EQ(error_of([&] { feedback.ready("a", b); }),
+              "parameter a has 3 values; expected 2, its size in the constructor");
+    EXPECT_EQ(error_of([&] { feedback.start(2, b); }), "bucket 2 is out of range: there are 2 buckets");
+    EXPECT_EQ(error_of([&] { feedback.start(1, a); }), "bucket 1 has 3 values, but the span has 2");
+    EXPECT_EQ(error_of([&] { (void)feedback.residual("d"); }),
+              "no parameter has the name d; there are 2 parameters, of which the first is a");
+    EXPECT_EQ(error_of([&] { (void)feedback.reducer(7); }), "bucket 7 is out of range: there are 2 buckets");
+    feedback.ready("a", a);
+    const char* const twice = "parameter a was marked as ready twice in one round; call wait() before the next round";
+    EXPECT_EQ(error_of([&] { feedback.ready("a", a); }), twice);
+    EXPECT_EQ(error_of([&] { feedback.start(0, a); }), twice);
+    const char* const idle = "parameter a is marked as ready, and its round has not ended; call wait() first";
+    EXPECT_EQ(error_of([&] { (void)feedback.save(); }), idle);
+    EXPECT_EQ(error_of([&] { feedback.rebuild(two, 100); }), idle);
+    EXPECT_EQ(error_of([&] { feedback.set_algorithm({}); }), idle);
+    const char* const missing = "parameter b is not ready, so wait() cannot end the round; call ready() for it first";
+    EXPECT_EQ(error_of([&] { feedback.wait(); }), missing);
+    EXPECT_EQ(error_of([&] { (void)feedback.ended(); }), missing);
+    feedback.ready("b", b);
+    feedback.wait();
+    const auto rebuilt = [&](const parameters& of) { return error_of([&] { feedback.rebuild(of, 100); }); };
+    EXPECT_EQ(rebuilt({{"a", 2}, {"b", 4}}), "parameter b has length 4, but its residual has length 3");
+    EXPECT_EQ(rebuilt({{"a", 2}}), "no parameter has the name b, for which there is a residual");
+    EXPECT_EQ(rebuilt({{"a", 2}, {"b", 3}, {"c", 1}}), "there is no residual of parameter c");
+    EXPECT_EQ(rebuilt({{"a", 2}, {"b", 3}, {"a", 2}}), "there is no residual of parameter a");
+    EXPECT_EQ(error_of([&] { feedback.rebuild(two, 0); }), "bucket_bytes is 0; expected at least 1");
+    EXPECT_EQ(feedback.residual("a")[0], 1);
+    EXPECT_EQ(feedback.residual("b")[1], 2);
+    EXPECT_EQ(b[2], 6);
+  });
+}
+
+/// The error on each rank of two that disagree.
+template <class Program>
+std::vector<std::string> errors_of_two(Program program) {
+  std::vector<std::string> texts(2);
+  spar::thread_group group{2};
+  try {
+    group.run([&](spar::threads& net) {
+      net.set_deadline(20);
+      try {
+        program(net);
+      } catch (const std::exception& e) {
+        texts[static_cast<std::size_t>(net.rank())] = e.what();
+        throw;
+      }
+    });
+  } catch (const spar::error&) { // also in `texts`
+  }
+  return texts;
+}
+
+TEST(bucketed_feedback, ranks_with_other_buckets_get_an_error_on_all_ranks) {
+  struct shape {
+    parameters of;
+    std::size_t bytes;
+    const char* text;
+  };
+  const parameters own{{"a", 4}, {"b", 8}, {"c", 8}};
+  const std::vector<shape> others{{{{"a", 4}, {"b", 8}}, 1000, "parameters=a:4+b:8"},
+                                  {{{"a", 4}, {"c", 8}, {"b", 8}}, 1000, "parameters=a:4+c:8+b:8"},
+                                  {{{"a", 4}, {"b", 8}, {"d", 8}}, 1000, "parameters=a:4+b:8+d:8"},
+                                  {{{"a", 8}, {"b", 4}, {"c", 8}}, 1000, "parameters=a:8+b:4+c:8"},
+                                  {own, 40, "bucket_bytes=40"}};
+  for (const bool late : {false, true}) { // in the constructor, or by `rebuild` after a step
+    for (const shape& other : others) {
+      if (late && other.of.size() < 3) continue;
+      const auto texts = errors_of_two([&](spar::threads& net) {
+        const bool differs = net.rank() == 0;
+        small feedback(net, differs && !late ? other.of : own, {.bucket_bytes = differs && !late ? other.bytes : 1000},
+                       {.select = {.k = 1}});
+        const auto step = [&] {
+          vectors<float> x;
+          const parameters& of = differs && !late ? other.of : own;
+          for (const auto& p : of) x.emplace_back(p.size, 1.0F);
+          for (std::size_t i = 0; i < of.size(); ++i) feedback.ready(of[i].name, x[i]);
+          feedback.wait();
+        };
+        step();
+        if (!late) return;
+        bool same_parameters = true;
+        for (const auto& p : other.of) same_parameters &= std::find(own.begin(), own.end(), p) != own.end();
+        if (differs) feedback.rebuild(same_parameters ? other.of : parameters(own.rbegin(), own.rend()), other.bytes);
+        step();
+      });
+      for (const std::string& text : texts) EXPECT_NE(text, "");
+      if (!late) {
+        EXPECT_NE((texts[0] + texts[1]).find(other.text), std::string::npos) << texts[0] << '\n' << texts[1];
+      }
+    }
+  }
+}
+
+TEST(bucketed_feedback, a_failure_leaves_the_residuals_of_failed_buckets) {
+  for (int failing = 1; failing < 30; ++failing) { // the failure hits another bucket each time
+    spar::thread_group group{3};
+    EXPECT_THROW(group.run([&](spar::threads& net) {
+      spar::bucketed_feedback<spar::threads, float, ok_topk> feedback(net, model(), {.bucket_bytes = 1300},
+                                                                      {.select = {.density = 0.1}});
+      const auto make_step = [&](vectors<float>& x) {
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          if (net.rank() == 2 && failing % 6 == static_cast<int>(i) && feedback.residual("head").size() > 0)
+            throw spar::error("this rank fails");
+          feedback.ready(model()[i].name, x[i]);
+          for (int p = 0; p < failing; ++p) feedback.progress();
+        }
+        feedback.wait();
+      };
+      auto first = gradients<float>(net.rank(), 0, true);
+      make_step(first);
+      vectors<float> before;
+      for (const auto& p : model())
+        before.emplace_back(feedback.residual(p.name).begin(), feedback.residual(p.name).end());
+      const auto brought = gradients<float>(net.rank(), 1, true);
+      auto x = brought;
+      try {
+        make_step(x);
+      } catch (const spar::error&) {
+        if (net.rank() != 2) {
+          for (const auto& p : model()) {
+            const std::size_t i = number_of(p.name);
+            const auto now = feedback.residual(p.name);
+            // A bucket of several parameters that failed has its gradients and residuals, any other one its results.
+            if (std::equal(now.begin(), now.end(), before[i].begin())) continue;
+            EXPECT_NE(x[i], brought[i]) << p.name;
+          }
+          feedback.rebuild(model(), 100); // the object is idle
+          EXPECT_NO_THROW((void)feedback.save());
+        }
+        throw;
+      }
+    }),
+                 spar::error);
+  }
+}
+
+/// Steps of two objects, so that both must end with the same bits.
+template <class Feedback>
+vectors<float> step_of(Feedback& feedback, spar::rank_t rank, int step) {
+  auto x = gradients<float>(rank, step, true);
+  for (std::size_t i = 0; i < x.size(); ++i) feedback.ready(model()[i].name, x[i]);
+  feedback.wait();
+  return x;
+}
+
+TEST(bucketed_feedback, is_saved_loaded_and_taken_over_with_other_buckets) {
+  using type = spar::bucketed_feedback<spar::threads, float, ok_topk>;
+  const ok_topk algorithm{.select = {.density = 0.05, .period = 5}};
+  std::vector<std::vector<std::byte>> saved(3);
+  std::vector<vectors<float>> kept(3);
+  spar::thread_group group{3};
+  group.run([&](spar::threads& net) {
+    const auto r = static_cast<std::size_t>(net.rank());
+    type first(net, model(), {.bucket_bytes = 1300}, algorithm);
+    for (int step = 0; step < 7; ++step) step_of(first, net.rank(), step);
+    saved[r] = first.save();
+    for (const auto& p : model()) kept[r].emplace_back(first.residual(p.name).begin(), first.residual(p.name).end());
+    type same(net, model(), {.bucket_bytes = 1300}, algorithm);
+    same.load(saved[r]);
+    EXPECT_EQ(same.save(), saved[r]);
+    for (int step = 7; step < 12; ++step) EXPECT_EQ(step_of(same, net.rank(), step), step_of(first, net.rank(), step));
+
+    parameters reversed(model().rbegin(), model().rend());
+    type other(net, reversed, {.bucket_bytes = 300}, algorithm);
+    other.load(saved[r]);
+    for (const auto& p : model()) {
+      const auto residual = other.residual(p.name);
+      EXPECT_EQ(std::vector<float>(residual.begin(), residual.end()), kept[r][number_of(p.name)]) << p.name;
+    }
+    step_of(other, net.rank(), 7);
+    type of_another_algorithm(net, model(), {.bucket_bytes = 1300}, algorithm);
+    spar::bucketed_feedback<spar::threads, float, spar::topka_allreduce> topka(net, model(), {}, {});
+    EXPECT_NE(error_of([&] { topka.load(saved[r]); }).find("the state was saved by the reducer threshold_reuse"),
+              std::string::npos);
+    spar::bucketed_feedback<spar::threads, double, ok_topk> doubles(net, model(), {}, algorithm);
+    EXPECT_NE(error_of([&] { doubles.load(saved[r]); }).find("float"), std::string::npos);
+    EXPECT_NE(error_of([&] { doubles.take_over(saved[r]); }).find("float"), std::string::npos);
+    parameters longer = model();
+    longer[1].size = 301;
+    type another(net, longer, {}, algorithm);
+    const char* const text = "parameter fc2 has length 301, but its residual has length 300";
+    EXPECT_EQ(error_of([&] { another.load(saved[r]); }), text);
+    EXPECT_EQ(error_of([&] { another.take_over(saved[r]); }), text);
+  });
+  // A job of one rank takes over the residuals of all.
+  spar::thread_group alone{1};
+  type next(alone.rank(0), parameters(model().rbegin(), model().rend()), {.bucket_bytes = 5000}, algorithm);
+  const auto nothing = next.save();
+  for (const auto& bytes : saved) next.take_over(bytes);
+  next.take_over(nothing);
+  for (const auto& p : model()) {
+    const std::size_t i = number_of(p.name);
+    std::vector<float> sum(p.size);
+    for (const auto& its : kept) add(sum, its[i]);
+    const auto residual = next.residual(p.name);
+    EXPECT_EQ(std::vector<float>(residual.begin(), residual.end()), sum) << p.name;
+  }
+  for (std::size_t at = 0; at < saved[0].size(); at += 7) {
+    auto damaged = saved[0];
+    damaged[at] ^= std::byte{0x10};
+    EXPECT_NE(error_of([&] { next.load(damaged); }).find("is damaged"), std::string::npos) << "byte " << at;
+  }
+  for (std::size_t size = 0; size < saved[0].size(); size += 13) {
+    EXPECT_NE(error_of([&] { next.load(std::span(saved[0]).first(size)); }).find("is damaged"), std::string::npos)
+        << "cut to " << size;
+  }
+}
+
+TEST(bucketed_feedback, a_bucket_that_stays_keeps_its_thresholds) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    const ok_topk algorithm{.select = {.density = 0.05}};
+    spar::bucketed_feedback<spar::threads, float, ok_topk> feedback(net, model(), {.bucket_bytes = 1300}, algorithm);
+    for (int step = 0; step < 3; ++step) step_of(feedback, net.rank(), step);
+    const auto calls = [&](const char* name) {
+      return feedback.reducer(feedback.bucket_of(name)).current_state().select.calls;
+    };
+    EXPECT_GT(calls("fc1"), 0U);
+    EXPECT_GT(calls("conv"), 0U);
+    parameters order = model(); // the buckets of conv and fc1 stay, in another order; head, fc2 and bias change
+    std::rotate(order.begin(), order.begin() + 4, order.end());
+    std::swap(order[2], order[3]);
+    const auto of_fc1 = calls("fc1"), of_conv = calls("conv");
+    feedback.rebuild(order, 1300);
+    EXPECT_EQ(calls("fc1"), of_fc1);
+    EXPECT_EQ(calls("conv"), of_conv);
+    EXPECT_EQ(calls("fc2"), 0U);
+    step_of(feedback, net.rank(), 3);
+    EXPECT_EQ(calls("fc2"), 1U);
+  });
+}
+
+TEST(bucketed_feedback, may_outlive_its_communicator) {
+  std::optional<small> first;
+  const parameters one{{"a", 2}};
+  std::vector<float> a{1, 2};
+  {
+    spar::thread_group group{1};
+    first.emplace(group.rank(0), one, spar::fusion_options{}, spar::topka_allreduce{.select = {.k = 1}});
+  }
+  EXPECT_EQ(error_of([&] { first->ready("a", a); }),
+            "the communicator of this bucketed_feedback has been destroyed; construct another one");
+  EXPECT_NO_THROW((void)first->save());
+}
+
+} // namespace
+} // namespace spar_test
