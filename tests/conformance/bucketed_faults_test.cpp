@@ -47,7 +47,8 @@ inline constexpr bool empty_payloads<two_steps<Algorithm>> = true;
 
 namespace {
 
-TYPED_TEST_SUITE(faults, (testing::Types<two_steps<spar::ok_topk_allreduce<>>, two_steps<spar::topka_allreduce>>));
+using tested = testing::Types<two_steps<spar::ok_topk_allreduce<>>, two_steps<spar::topka_allreduce>>;
+TYPED_TEST_SUITE(faults, tested);
 
 #ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
 TYPED_TEST(faults, of_every_message_in_the_simulator) {

@@ -101,6 +101,7 @@ std::uint64_t train_eagerly(Net& net, std::vector<T>& x, std::vector<T>& weights
   std::vector<std::size_t> sizes{x.size(), x.size()};
   fused_allreduce<Net, T> fused(net, sizes);
   fused.ready(0, x);
+  rounds += fused.progress() ? 1 : 0;
   fused.wait();
   const std::vector<parameter> parameters{{"a", x.size()}, {"b", weights.size()}};
   bucketed_feedback<Net, T, topka_allreduce> buckets(net, parameters, {}, {.select = {.k = 1}});

@@ -23,15 +23,15 @@ void expect_nothing_lost(bool by_thread) {
   spar::mpi net{MPI_COMM_WORLD};
   std::optional<spar::progress_thread<spar::mpi>> progress;
   if (by_thread) progress.emplace(net);
-  std::vector<spar::parameter> order{{"head", 10}, {"fc2", 3000}, {"bias", 1}, {"fc1", 20'000}};
+  std::vector<spar::parameter> order{{"head", 10}, {"fc2", 3000}, {"bias", 1}, {"fc1", 10'000}};
   const auto model = order;
   spar::bucketed_feedback<spar::mpi, float, spar::ok_topk_allreduce<>> feedback(
       net, order, {.bucket_bytes = 8000}, {.select = {.density = 0.05, .period = 3}});
   std::mt19937_64 shared(3), own(static_cast<std::uint64_t>(net.rank()));
   std::vector<std::vector<float>> brought, received, x;
   for (const auto& p : model) brought.emplace_back(p.size), received.emplace_back(p.size), x.emplace_back(p.size);
-  for (int step = 0; step < 40; ++step) {
-    if (step % 7 == 6) {
+  for (int step = 0; step < 12; ++step) {
+    if (step % 4 == 3) {
       std::shuffle(order.begin(), order.end(), shared);
       feedback.rebuild(order, shared() % 100'000 + 1);
     }

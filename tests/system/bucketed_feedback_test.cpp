@@ -388,24 +388,24 @@ TEST(bucketed_feedback, a_failure_leaves_the_residuals_of_failed_buckets) {
   for (int failing = 1; failing < 30; ++failing) { // the failure hits another bucket each time
     spar::thread_group group{3};
     EXPECT_THROW(group.run([&](spar::threads& net) {
+      auto first = gradients<float>(net.rank(), 0, true);
+      const auto brought = gradients<float>(net.rank(), 1, true);
+      auto x = brought; // lives longer than the calls in flight on the rank that fails
       spar::bucketed_feedback<spar::threads, float, ok_topk> feedback(net, model(), {.bucket_bytes = 1300},
                                                                       {.select = {.density = 0.1}});
-      const auto make_step = [&](vectors<float>& x) {
-        for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto make_step = [&](vectors<float>& of) {
+        for (std::size_t i = 0; i < of.size(); ++i) {
           if (net.rank() == 2 && failing % 6 == static_cast<int>(i) && feedback.residual("head").size() > 0)
             throw spar::error("this rank fails");
-          feedback.ready(model()[i].name, x[i]);
+          feedback.ready(model()[i].name, of[i]);
           for (int p = 0; p < failing; ++p) feedback.progress();
         }
         feedback.wait();
       };
-      auto first = gradients<float>(net.rank(), 0, true);
       make_step(first);
       vectors<float> before;
       for (const auto& p : model())
         before.emplace_back(feedback.residual(p.name).begin(), feedback.residual(p.name).end());
-      const auto brought = gradients<float>(net.rank(), 1, true);
-      auto x = brought;
       try {
         make_step(x);
       } catch (const spar::error&) {
@@ -425,6 +425,25 @@ TEST(bucketed_feedback, a_failure_leaves_the_residuals_of_failed_buckets) {
     }),
                  spar::error);
   }
+}
+
+TEST(bucketed_feedback, a_step_of_which_a_part_is_ready_ends_on_a_dead_communicator) {
+  spar::thread_group group{2};
+  EXPECT_THROW(group.run([&](spar::threads& net) {
+    if (net.rank() == 1) throw spar::error("this rank fails");
+    const parameters two{{"a", 2}, {"b", 3}};
+    std::vector<float> a{1, 2};
+    small feedback(net, two, {.bucket_bytes = 8}, {.select = {.k = 1}});
+    feedback.ready("a", a);
+    while (!net.dead()) feedback.progress();
+    EXPECT_THROW(feedback.wait(), spar::peer_failed);
+    EXPECT_NO_THROW((void)feedback.save());
+    feedback.ready("a", a);
+    EXPECT_THROW(spar::run_until_done(net, feedback.ended()), spar::peer_failed);
+    EXPECT_NO_THROW(feedback.rebuild(two, 100));
+    throw spar::error("after the test");
+  }),
+               spar::error);
 }
 
 /// Steps of two objects, so that both must end with the same bits.

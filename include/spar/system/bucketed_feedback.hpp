@@ -154,7 +154,8 @@ class bucketed_feedback {
   bucketed_feedback(const bucketed_feedback&) = delete;
 
   /// Marks the parameter `name` as ready, and starts its bucket if all of the bucket's parameters are ready. `gradient`
-  /// is borrowed until `wait()` returns. Throws `invalid_argument` if no parameter has this name, if the length of
+  /// is borrowed until `wait()` returns or, if it is never called, until this object is destroyed: so declare gradients
+  /// before the object. Throws `invalid_argument` if no parameter has this name, if the length of
   /// `gradient` is not that of the parameter, or if the parameter is already ready in this step.
   void ready(std::string_view name, std::span<T> gradient) {
     const std::size_t i = find(name, next_);
@@ -170,8 +171,9 @@ class bucketed_feedback {
     rounds_.ready_all(i, x, [this](auto& b, std::span<T> values) { this->start_call(b, values); });
   }
   /// Waits until the gradient of every parameter is reduced; afterwards a new step begins. Throws `invalid_argument` if
-  /// a parameter is not ready; the program may then call `ready` and `wait` again. If buckets failed, throws the error
-  /// of the first one, after the results of the others have been written.
+  /// a parameter is not ready; the program may then call `ready` and `wait` again. If the communicator is
+  /// dead, the step ends even so, and the object can be saved. If buckets failed, throws the error
+  /// of one, the cause if this rank knows it, after the results of the others have been written.
   void wait() { rounds_.wait(); }
   /// The same for coroutines, such as the ranks of a simulator: `co_await gradients.ended();`. The object must outlive
   /// the task. Throws `invalid_argument` if a parameter is not ready.

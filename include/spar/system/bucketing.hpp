@@ -125,6 +125,29 @@ struct bucket {
   std::optional<pending_call<Net, void>> call{}; // last: the call ends before the members above are destroyed
 };
 
+/// The error of a round: that of the first bucket which did not fail just because another call had failed.
+class bucket_error {
+ public:
+  /// Notes the exception that is being handled.
+  [[gnu::cold]] void note() {
+    try {
+      throw;
+    } catch (const peer_failed&) {
+      if (!error_) error_ = std::current_exception();
+    } catch (...) {
+      if (!is_cause_) error_ = std::current_exception();
+      is_cause_ = true;
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::exception_ptr error_;
+  bool is_cause_ = false;
+};
+
 /// The tensors and their buckets.
 template <transport Net, element T, class Reducer>
 struct bucket_list {
@@ -209,21 +232,22 @@ class bucket_rounds {
     }
   }
 
-  /// Waits until every tensor holds its result. If a collective failed, throws the error of the first one that failed,
-  /// after the results of the others have been written.
+  /// Waits until every tensor holds its result. If collectives failed, throws the error of one of them (see
+  /// `bucket_error`), after the results of the others have been written.
   void wait() {
     check_ready();
-    std::exception_ptr error;
+    bucket_error error;
     for (bucket_type& b : list_.buckets) {
       try {
+        check_started(b);
         b.call->wait();
         write_back(b);
       } catch (...) {
-        if (!error) error = std::current_exception();
+        error.note();
       }
       end(b);
     }
-    if (error) std::rethrow_exception(error);
+    error.rethrow();
   }
   /// The same for coroutines. Throws `invalid_argument` at once if a tensor is not ready.
   task<void> ended() {
@@ -250,11 +274,16 @@ class bucket_rounds {
     if (t.is_ready)
       raise<invalid_argument>({t.label, " was marked as ready twice in one round; call wait() before the next round"});
   }
+  /// Throws `invalid_argument` if a tensor is not ready. On a dead communicator, the round ends nevertheless.
   void check_ready() const {
+    if (net_->node().dead()) return;
     for (const auto& t : list_.tensors) {
       if (!t.is_ready)
         raise<invalid_argument>({t.label, " is not ready, so wait() cannot end the round; call ready() for it first"});
     }
+  }
+  void check_started(const bucket_type& b) const {
+    if (!b.call) net_->node().failure().raise_peer_failed();
   }
   template <class StartCall>
   void start(bucket_type& b, std::span<T> x, const StartCall& start_call) {
@@ -273,18 +302,19 @@ class bucket_rounds {
     for (auto& t : list_.tensors_of(b)) t.is_ready = false;
   }
   static task<void> await_all(Net&, bucket_rounds* all) {
-    std::exception_ptr error;
+    bucket_error error;
     for (bucket_type& b : all->list_.buckets) {
       try {
+        all->check_started(b);
         auto& call = *b.call;
         co_await std::move(call);
         all->write_back(b);
       } catch (...) {
-        if (!error) error = std::current_exception();
+        error.note();
       }
       all->end(b);
     }
-    if (error) std::rethrow_exception(error);
+    error.rethrow();
   }
 
   Net* net_;

@@ -81,6 +81,9 @@ class fused_allreduce {
   /// not ready; the program may then mark the tensor as ready and call `wait()` again. If the collective of a bucket
   /// failed, throws the error of the collective.
   void wait() { rounds_.wait(); }
+  /// Makes progress without blocking, and returns whether a bucket is in flight. May throw what
+  /// `communicator_rank::progress` throws.
+  bool progress() { return rounds_.progress(); }
 
  private:
   template <class Bucket>
