@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fits a hyperplane in 8,192 dimensions by SGD on all ranks while one rank is late in each step, with collectives that
+// Fits a hyperplane in 8,192 dimensions by SGD on all ranks while ranks are late in each step, with collectives that
 // wait for all ranks and with partial collectives that do not. docs/guide/training.md gives the results.
+#include "../eager.hpp"
 #include "data.hpp"
-#include "optimizers.hpp"
 #include "options.hpp"
 #include "report.hpp"
 #include "training.hpp"

@@ -3,9 +3,10 @@
 #include "options.hpp"
 
 #include "../command_line.hpp"
+#include "../eager.hpp"
+#include "../imbalance.hpp"
 #include "../late.hpp"
 #include "../ranks.hpp"
-#include "optimizers.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -20,14 +21,15 @@ namespace hyperplane {
 using namespace examples;
 
 int parse(int argc, char** argv, options& chosen) {
-  CLI::App app("Fits a hyperplane to points by eager-SGD, while a random rank is late in each step.", "hyperplane");
+  CLI::App app("Fits a hyperplane to points by eager-SGD, while ranks are late in each step.", "hyperplane");
   app.option_defaults()->always_capture_default();
   std::string step = "32ms", delay = "20ms", nap = "300us";
   app.add_option("--participation", chosen.participation,
                  "participations to compare, separated by commas: everyone, solo, majority, quorum:Q")
       ->delimiter(',');
   app.add_option("--step", step, "duration of a step; the rank sleeps after its computation");
-  app.add_option("--delay", delay, "additional duration of the step on the late rank");
+  app.add_option("--imbalance", chosen.imbalance, imbalance_help);
+  app.add_option("--delay", delay, delay_help);
   app.add_option("--nap", nap, "how long a rank sleeps between two checks for rounds of other ranks");
   app.add_option("--steps", chosen.steps, "number of steps of each rank")->check(CLI::Range(1, 1000000));
   app.add_option("--batch", chosen.batch, "points per rank and step")->check(CLI::Range(1, 10000));
@@ -42,7 +44,7 @@ int parse(int argc, char** argv, options& chosen) {
   if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   const bool good = on_all_ranks([&] {
     chosen.step = seconds_of("--step", step);
-    chosen.delay = seconds_of("--delay", delay);
+    chosen.late = delays_of(chosen.imbalance, delay, number_of_ranks());
     chosen.nap = seconds_of("--nap", nap);
     for (const std::string& name : chosen.participation) {
       (void)participation_of(name, static_cast<spar::rank_t>(number_of_ranks()));

@@ -2,6 +2,8 @@
 // The command-line options.
 #pragma once
 
+#include "../imbalance.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,7 +14,9 @@ namespace hyperplane {
 struct options {
   std::vector<std::string> participation = {"everyone", "solo"};
   std::string json;
-  double step = 0, delay = 0, nap = 0; // seconds
+  double step = 0, nap = 0; // seconds
+  std::string imbalance = "random:1";
+  examples::delays late;
   unsigned steps = 768, batch = 32;
   std::size_t dimension = 8192, points = 32768, validation = 1024;
   std::uint64_t seed = 1, tau = 64; // see spar::partial_options

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Training while a random rank is late in each step. Steps have a given duration, during most of which the ranks sleep,
+// Training while ranks are late in each step. Steps have a given duration, during most of which the ranks sleep,
 // so that a machine with few cores can run the ranks of a large one.
 #pragma once
 
+#include "../eager.hpp"
 #include "../late.hpp"
 #include "../ranks.hpp"
 #include "data.hpp"
 #include "model.hpp"
-#include "optimizers.hpp"
 #include "options.hpp"
 
 #include <spar/mpi.hpp>
@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -80,8 +79,7 @@ inline training train(spar::mpi& world, const participation& who, const points& 
   std::vector<float> weights(n), slope(n);
   matrix kept = matrix::Zero(static_cast<Eigen::Index>(n), chosen.steps / between + 2);
   batch mine(n, chosen.batch);
-  std::mt19937_64 delays(chosen.seed); // the same on every rank
-  const std::unique_ptr<optimizer> by = optimizer_of(who, world, n, chosen.tau);
+  const std::unique_ptr<optimizer> by = optimizer_of(who, world, n, {.rounds = {.tau = chosen.tau}});
 
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
@@ -102,8 +100,8 @@ inline training train(spar::mpi& world, const participation& who, const points& 
     gradient(weights, mine, slope);
     job.computing += static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
 
-    const bool late = delays() % number_of_ranks() == my_rank();
-    sleep_until(begin + chosen.step + (late ? chosen.delay : 0), *by, chosen.nap);
+    const double delay = chosen.late.of(s, my_rank(), number_of_ranks(), chosen.seed);
+    sleep_until(begin + chosen.step + delay, *by, chosen.nap);
 
     const double call = MPI_Wtime();
     job.fresh += account(by->step(weights, slope, rate_at(s, chosen)));

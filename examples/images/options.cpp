@@ -3,8 +3,8 @@
 #include "options.hpp"
 
 #include "../command_line.hpp"
+#include "../imbalance.hpp"
 #include "../ranks.hpp"
-#include "imbalance.hpp"
 #include "systems.hpp"
 
 #include <CLI/CLI.hpp>
@@ -36,11 +36,10 @@ int parse(int argc, char** argv, options& chosen) {
       ->delimiter(',')
       ->expected(2)
       ->check(CLI::Range(1, 10000));
-  app.add_option("--imbalance", chosen.imbalance,
-                 "late ranks: none; one (a random rank in each step, by the longest delay); rotating (all ranks, by "
-                 "delays from the shortest to the longest that move from rank to rank)");
-  app.add_option("--step", chosen.step, "minimum duration of a step, in which a rank computes and then sleeps");
-  app.add_option("--delays", chosen.delays, "shortest and longest delay, added to --step");
+  std::string imbalance = "none", step = "0s", delay = "0s";
+  app.add_option("--imbalance", imbalance, imbalance_help);
+  app.add_option("--step", step, "minimum duration of a step, in which a rank computes and then sleeps");
+  app.add_option("--delay", delay, delay_help);
   app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
   app.add_option("--json", chosen.json, "also write the results to this file");
   app.add_option("--save-gradients", chosen.gradients,
@@ -48,7 +47,8 @@ int parse(int argc, char** argv, options& chosen) {
   if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   const bool good = on_all_ranks([&] {
     for (const std::string& name : chosen.systems) (void)system_of(name);
-    chosen.paced = pace_of(chosen.imbalance, chosen.step, chosen.delays);
+    chosen.step = seconds_of("--step", step);
+    chosen.late = delays_of(imbalance, delay, number_of_ranks());
     for (const std::string& file : {chosen.json, chosen.gradients}) {
       if (my_rank() == 0 && !file.empty() && !std::ofstream(file))
         throw std::runtime_error(fmt::format("{} cannot be written", file));

@@ -2,7 +2,7 @@
 // The command-line options.
 #pragma once
 
-#include "imbalance.hpp"
+#include "../imbalance.hpp"
 
 #include <cstddef>
 #include <string>
@@ -18,8 +18,8 @@ struct options {
   std::size_t limit = 60000;
   float rate = 0.4F;
   std::vector<std::size_t> neurons = {256, 128};
-  std::string imbalance = "none", step = "0ms", delays = "5ms:40ms";
-  pace paced; // parsed from the three options above
+  double step = 0; // seconds
+  examples::delays late;
 };
 
 /// Parses the command line into `chosen`. Returns the exit status if the program must end, otherwise -1.

@@ -160,10 +160,10 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
   double seconds = 0;
   for (std::size_t s = 0; s < steps; ++s, ++job.steps) {
     const float rate = rate_at(job.steps, steps, chosen);
-    const auto drawn = static_cast<unsigned>(random() % number_of_ranks());
     double start = MPI_Wtime();
     job.model.gradient(images, batch_of(order, s, chosen.batch), job.gradient);
-    sleep_until(start + chosen.paced.seconds(job.steps, my_rank(), drawn, number_of_ranks()), *job.by, 3e-4);
+    const double delay = chosen.late.of(job.steps, my_rank(), number_of_ranks(), job.seed);
+    sleep_until(start + chosen.step + delay, *job.by, 3e-4);
     seconds += MPI_Wtime() - start;
 
     const bool is_last = job.epochs.size() + 1 == chosen.epochs && s + 1 == steps;

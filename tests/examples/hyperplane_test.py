@@ -13,8 +13,8 @@ import tempfile
 
 from running import ROOT, expect, failures, flavour, on_ranks, program, run
 
-KEYS = """participation ranks step delay nap steps batch dimension seconds steps_per_second final_loss fresh_mean
-stale_max computing_seconds calling_seconds ranks_agree history""".split()
+KEYS = """participation ranks step imbalance delay nap steps batch dimension seconds steps_per_second final_loss
+fresh_mean stale_max computing_seconds calling_seconds ranks_agree history""".split()
 STEP, DELAY, STEPS = 4e-3, 8e-3, 96
 
 
@@ -48,6 +48,15 @@ with tempfile.TemporaryDirectory() as directory:
     if draw.returncode != 77:  # 77: matplotlib is not installed
         expect(draw.returncode == 0 and "</svg>" in plot.read_text(), f"the plot: {draw.stderr}")
 
+    # Two late ranks, and delays as in a cloud: with `everyone`, all ranks wait for each step's longest delay.
+    for imbalance in ("random:2", "cloud"):
+        run(*on_ranks(4), *small, "--imbalance", imbalance, "--participation", "everyone,solo", "--json", results)
+        for row in json.loads(results.read_text()):
+            late = 2 / 4 if imbalance == "random:2" and row["participation"] == "solo" else 1
+            least = STEPS * (STEP + (DELAY * late if imbalance == "random:2" else 0))
+            expect(row["ranks_agree"] and row["imbalance"] == imbalance, f"{imbalance}: {row}")
+            expect(row["seconds"] >= least, f"{imbalance}: {row['seconds']} s, less than {least}")
+
     # With one participation the JSON is an object; a single rank waits for no other.
     run(*on_ranks(1), *small, "--participation", "solo", "--json", results)
     alone = json.loads(results.read_text())
@@ -59,9 +68,13 @@ with tempfile.TemporaryDirectory() as directory:
     for arguments, says in {
         "--participation fast": "there is no participation 'fast'; there are: everyone, solo, majority, quorum:Q",
         "--participation solo,quorum:x": "a quorum must be a number of ranks, not 'x'",
-        "--participation quorum:0": "not 0",
+        "--participation quorum:0": "the quorum is 0; expected 1 to 1",
         "--step 32": "--step must be from 0s to 60s, like 1.5s, 32ms or 300us, not '32'",
         "--delay 2h": "--delay must be from 0s to 60s, like 1.5s, 32ms or 300us, not '2h'",
+        "--imbalance random:2": "--imbalance random:N must have 1 to 1 late ranks, not 'random:2'",
+        "--imbalance random:": "late ranks, not 'random:'",
+        "--imbalance one": "--imbalance must be none, random:N, rotating or cloud, not 'one'",
+        "--delay 5ms:1ms": "--delay must give the shortest delay first, not '5ms:1ms'",
         "--nap=-1ms": "not '-1ms'",
         "--rate nan": "'nan' is not a finite number above 0",
         "--rate inf": "'inf' is not a finite number above 0",

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -125,6 +126,98 @@ TEST(partial_allreduce, without_skew_each_rank_sends_log_p_activations) {
     const auto edges = static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint32_t>(ranks - 1)));
     for (const std::uint64_t m : messages) EXPECT_EQ(m, 10 * edges) << ranks;
   }
+}
+
+// --- 4 of 64 ranks are late in each step ---
+
+/// A step takes 1 second, and half a second more on the four ranks that are late: ranks 0 to 3 in the first step, ranks
+/// 4 to 7 in the second, and so on.
+constexpr spar::rank_t of_64 = 64;
+constexpr std::uint64_t late_steps = 32;
+double step_of(spar::rank_t rank, std::uint64_t step) {
+  return static_cast<std::uint64_t>(rank) / 4 == (step - 1) % 16 ? 1.5 : 1;
+}
+
+struct four_late {
+  std::vector<spar::rank_t>* fresh;    // in each step
+  std::vector<std::int64_t>* included; // calls of each rank in all results
+
+  template <class Net, class Participation>
+  spar::task<void> train(Net& net, Participation who) const {
+    auto reduce = spar::partial_allreduce<std::int64_t>(net, of_64, who, spar::recursive_doubling{});
+    std::vector<std::int64_t> x(of_64);
+    const auto note = [&] {
+      for (std::size_t r = 0; r < x.size() && net.rank() == 0; ++r) (*included)[r] += x[r];
+    };
+    for (std::uint64_t step = 1; step <= late_steps; ++step) {
+      co_await net.sleep(step_of(net.rank(), step));
+      std::fill(x.begin(), x.end(), 0);
+      x[static_cast<std::size_t>(net.rank())] = 1;
+      auto call = reduce.start(std::span(x));
+      const auto by = co_await std::move(call);
+      if (net.rank() == 0) fresh->push_back(by.fresh());
+      note();
+    }
+    auto rest = reduce.start_drain(std::span(x));
+    co_await std::move(rest);
+    note();
+  }
+};
+
+template <class Participation>
+struct late_program {
+  four_late steps;
+  Participation who;
+  template <class Net>
+  spar::task<void> operator()(Net& net) const& {
+    return steps.train(net, who);
+  }
+};
+
+/// Runs all steps over a network without latency, and compares the fresh ranks of each step and the duration with those
+/// of ranks that call at exact times. `begins(step, calls)` is the time at which a round starts, given the sorted times
+/// of all calls and those by rank.
+template <class Participation, class Begins>
+std::vector<spar::rank_t> check_four_late(const Participation& who, Begins begins) {
+  std::vector<spar::rank_t> fresh, expected;
+  std::vector<std::int64_t> included(of_64);
+  spar::simulator_options network;
+  network.latency = 0;
+  network.bandwidth = 1e30;
+  const double seconds = run_sim(of_64, late_program<Participation>{{&fresh, &included}, who}, network);
+
+  std::vector<double> now(of_64);
+  for (std::uint64_t step = 1; step <= late_steps; ++step) {
+    for (spar::rank_t r = 0; r < of_64; ++r) now[static_cast<std::size_t>(r)] += step_of(r, step);
+    std::vector<double> sorted = now;
+    std::sort(sorted.begin(), sorted.end());
+    const double start = begins(step, now, sorted);
+    expected.push_back(
+        static_cast<spar::rank_t>(std::count_if(now.begin(), now.end(), [&](double t) { return t <= start; })));
+    for (double& t : now) t = std::max(t, start);
+  }
+  EXPECT_EQ(fresh, expected);
+  EXPECT_NEAR(seconds, *std::max_element(now.begin(), now.end()), 1e-9);
+  EXPECT_EQ(included, std::vector<std::int64_t>(of_64, late_steps)); // each call once
+  return fresh;
+}
+
+TEST(partial_allreduce, four_late_ranks_of_64_are_counted_exactly) {
+  const auto everyone =
+      check_four_late(spar::everyone{}, [](auto, const auto&, const auto& sorted) { return sorted.back(); });
+  EXPECT_EQ(everyone, std::vector<spar::rank_t>(late_steps, of_64));
+  // With solo, four more ranks are behind after each step, until all have been late once.
+  const auto solo = check_four_late(spar::solo{}, [](auto, const auto&, const auto& sorted) { return sorted.front(); });
+  for (std::uint64_t step = 1; step <= late_steps; ++step) {
+    EXPECT_EQ(solo[step - 1], step % 16 == 0 ? of_64 : of_64 - 4 * static_cast<spar::rank_t>(step % 16)) << step;
+  }
+  const spar::majority drawn{};
+  check_four_late(drawn, [&](std::uint64_t step, const auto& now, const auto&) {
+    spar::rank_t first = 0;
+    while (!drawn.initiates(first, step, of_64)) ++first;
+    return now[static_cast<std::size_t>(first)];
+  });
+  check_four_late(spar::quorum{.q = 61}, [](auto, const auto&, const auto& sorted) { return sorted[60]; });
 }
 
 // --- the reduction ---

@@ -38,8 +38,9 @@ participants sgd_step(std::type_identity_t<std::span<T>> weights, Values&& gradi
 struct eager_sgd_options {
   partial_options rounds{}; ///< options of the partial allreduce that averages the gradients
   /// The ranks average their weights after every `period` steps; 0 means never. Weights that are equal on all ranks at
-  /// the start stay equal without averaging, because all ranks get the result of every round. Averaging is needed only
-  /// if a program changes its weights outside `step`.
+  /// the start stay equal without averaging, because all ranks get the result of every round. Averaging is needed if a
+  /// program changes its weights outside `step`. All ranks wait for each other there, so no gradient is late by more
+  /// than `period` steps.
   std::uint64_t period = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The optimizers that the program compares: eager-SGD with each participation.
+// The optimizers that hyperplane and sequences compare: eager-SGD with each participation.
 #pragma once
 
 #include <spar/mpi.hpp>
@@ -10,7 +10,6 @@
 
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -18,8 +17,9 @@
 #include <utility>
 #include <variant>
 
-namespace hyperplane {
+namespace examples {
 
+/// A participation chosen at run time.
 using participation = std::variant<spar::everyone, spar::solo, spar::majority, spar::quorum>;
 
 /// Parses "solo", "majority", "quorum:Q" or "everyone". Throws std::runtime_error for another name, and
@@ -57,8 +57,8 @@ class optimizer {
 template <spar::participation Who>
 class eager final : public optimizer {
  public:
-  eager(spar::mpi& world, std::size_t n, const Who& who, std::uint64_t tau)
-      : sgd_(world, n, who, {}, {.rounds = {.tau = tau}}) {}
+  eager(spar::mpi& world, std::size_t n, const Who& who, const spar::eager_sgd_options& options)
+      : sgd_(world, n, who, {}, options) {}
   spar::participants step(std::span<float> weights, std::span<float> gradient, float rate) override {
     return sgd_.step(weights, gradient, rate);
   }
@@ -73,12 +73,12 @@ class eager final : public optimizer {
 
 /// Creates the optimizer for a participation. Collective.
 inline std::unique_ptr<optimizer> optimizer_of(const participation& who, spar::mpi& world, std::size_t n,
-                                               std::uint64_t tau) {
+                                               const spar::eager_sgd_options& options) {
   return std::visit(
       [&]<class Who>(const Who& by) -> std::unique_ptr<optimizer> {
-        return std::make_unique<eager<Who>>(world, n, by, tau);
+        return std::make_unique<eager<Who>>(world, n, by, options);
       },
       who);
 }
 
-} // namespace hyperplane
+} // namespace examples
