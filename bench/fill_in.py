@@ -3,10 +3,10 @@
 """fill_in.py [--count N] [--density D,...] [--ranks P,...] [--rounds N] [--check]
 
 How full the sum of sparse vectors is (SparCML, figure 1): P ranks have a share D of n entries each, and the sum has all
-entries that a rank has. The ranks' entries are drawn uniformly, or by a power law: m draws of an entry, in which the j-th
-most popular entry has a probability proportional to 1/j, where m gives n D different entries in the mean. Prints a JSON
-object for each law, D and P: the share of the sum by the formula, and its mean, least and most over the rounds of a
-Monte Carlo simulation. --check fails if a mean differs from the formula by more than 3 %.
+entries that a rank has. The ranks' entries are drawn uniformly, or by a power law: m draws of an entry, in which the
+j-th most popular entry has a probability proportional to 1/j, where m gives n D different entries in the mean. Prints a
+JSON object for each law, D and P: the share of the sum by the formula, and its mean, least and most over the rounds of
+a Monte Carlo simulation. --check fails if a mean differs from the formula by more than 3 %.
 
 Uniform: 1 - (1 - D)^P. Power law: the mean over all entries j of 1 - (1 - p_j)^(m P).
 """
