@@ -6,6 +6,9 @@
 #include <spar/core/memory/slab-inl.hpp>
 #include <spar/core/policy/option_difference-inl.hpp>
 #include <spar/core/util/bounded_text-inl.hpp>
+#include <spar/core/util/crc32c-inl.hpp>
+#include <spar/model/compressed_cost-inl.hpp>
+#include <spar/model/cost-inl.hpp>
 #include <spar/runtime/abort-inl.hpp>
 #include <spar/runtime/end_calls-inl.hpp>
 #include <spar/runtime/endpoint-inl.hpp>

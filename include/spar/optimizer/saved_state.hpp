@@ -52,6 +52,7 @@ inline void check_names(const std::string& saved, const std::string& own) {
 }
 
 /// Collects the numbers of a state as 64-bit words; writes the length of a vector before the numbers of the vector.
+/// Functions that take vectors are templates, which only programs that save a state compile.
 struct state_writer {
   std::vector<std::uint64_t> words{};
 
@@ -59,7 +60,8 @@ struct state_writer {
   void operator()(const Number& number) {
     words.push_back(word_of(number));
   }
-  void operator()(const std::vector<std::uint64_t>& numbers) {
+  template <std::same_as<std::uint64_t> Word>
+  void operator()(const std::vector<Word>& numbers) {
     words.push_back(numbers.size());
     words.insert(words.end(), numbers.begin(), numbers.end());
   }
@@ -84,7 +86,8 @@ struct state_reader {
     else
       number = static_cast<Number>(next());
   }
-  void operator()(std::vector<std::uint64_t>& numbers) {
+  template <std::same_as<std::uint64_t> Word>
+  void operator()(std::vector<Word>& numbers) {
     const std::uint64_t size = next();
     if (size > words.size())
       raise<invalid_argument>(
@@ -103,7 +106,8 @@ struct state_digest {
   void operator()(const Number& number) {
     value = splitmix_finalize(value ^ word_of(number)) + splitmix_step;
   }
-  void operator()(const std::vector<std::uint64_t>& numbers) {
+  template <std::same_as<std::uint64_t> Word>
+  void operator()(const std::vector<Word>& numbers) {
     (*this)(numbers.size());
     for (const std::uint64_t number : numbers) (*this)(number);
   }

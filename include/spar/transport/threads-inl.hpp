@@ -45,6 +45,11 @@ SPAR_INLINE void threads_port::abandon(shipment* s) {
   begin_loan();
 }
 
+SPAR_INLINE void threads_port::abandon(expectation* r) noexcept {
+  if (!r->done) matching_.withdraw(r);
+  expectations_.recycle(r);
+}
+
 SPAR_INLINE void threads_port::deliver(shipment* s, expectation* r) {
   // The exchange fails if the sender has withdrawn the message after a failure. No later message may take its place, so
   // the receive then waits until this rank learns of the failure.
@@ -169,6 +174,15 @@ SPAR_INLINE operation<threads_port, threads_port::shipment> threads_port::send(c
   const bool awaited = s->awaited; // a copy: after `deposit`, the receiver may return `s`
   group_->port(peer).deposit(s);
   return operation<threads_port, shipment>(*this, awaited ? s : nullptr);
+}
+
+SPAR_INLINE operation<threads_port, threads_port::expectation> threads_port::receive(message_buffer& in, rank_t source,
+                                                                                     tag_t tag) {
+  expectation* r = expectations_.acquire();
+  r->begin(true, source, tag);
+  r->into = &in;
+  if (shipment* s = matching_.post(r)) deliver(s, r);
+  return operation<threads_port, expectation>(*this, r);
 }
 
 SPAR_INLINE void threads_port::post(const control_message& text, rank_t peer) {

@@ -75,14 +75,7 @@ class threads_port : public endpoint {
 
  public:
   operation<threads_port, shipment> send(const message_pieces& out, rank_t peer, tag_t tag);
-
-  operation<threads_port, expectation> receive(message_buffer& in, rank_t source, tag_t tag) {
-    expectation* r = expectations_.acquire();
-    r->begin(true, source, tag);
-    r->into = &in;
-    if (shipment* s = matching_.post(r)) deliver(s, r);
-    return operation<threads_port, expectation>(*this, r);
-  }
+  operation<threads_port, expectation> receive(message_buffer& in, rank_t source, tag_t tag);
 
   void progress(bool block);
   void share() const noexcept {}
@@ -98,11 +91,7 @@ class threads_port : public endpoint {
   void forget_leavers();
 
   void abandon(shipment* s);
-
-  void abandon(expectation* r) noexcept {
-    if (!r->done) matching_.withdraw(r);
-    expectations_.recycle(r);
-  }
+  void abandon(expectation* r) noexcept;
 
  private:
   void deliver(shipment* s, expectation* r);

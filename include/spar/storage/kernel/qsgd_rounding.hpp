@@ -13,9 +13,7 @@
 #include <limits>
 #include <type_traits>
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#else
+#if !defined(__x86_64__)
 #include <cmath>
 #endif
 
@@ -70,19 +68,26 @@ inline constexpr std::size_t qsgd_block = 64;
 template <int Most>
 [[gnu::always_inline]] inline void round_levels(const float* __restrict scaled, const std::uint16_t* __restrict random,
                                                 std::uint8_t* __restrict codes) {
-#if defined(__x86_64__)
-  const auto four = [&](std::size_t e, __m128i bits) {
-    return _mm_srai_epi32(_mm_add_epi32(_mm_cvtps_epi32(_mm_loadu_ps(scaled + e)), bits), 16);
+#if defined(__x86_64__) // by SSE2, without the intrinsics, whose headers compile slowly
+  using floats [[gnu::vector_size(16)]] = float;
+  using integers [[gnu::vector_size(16)]] = int;
+  using shorts [[gnu::vector_size(16)]] = short;
+  const auto four = [&](std::size_t e, shorts bits) {
+    floats values;
+    std::memcpy(&values, scaled + e, sizeof values);
+    return (__builtin_ia32_cvtps2dq(values) + reinterpret_cast<integers>(bits)) >> 16;
   };
   const auto eight = [&](std::size_t e) {
-    __m128i bits;
+    shorts bits;
     std::memcpy(&bits, random + e, sizeof bits);
-    const __m128i low = four(e, _mm_unpacklo_epi16(bits, _mm_setzero_si128()));
-    const __m128i high = four(e + 4, _mm_unpackhi_epi16(bits, _mm_setzero_si128()));
-    return _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(Most)), _mm_set1_epi16(-Most));
+    const integers low = four(e, __builtin_shufflevector(bits, shorts{}, 0, 8, 1, 9, 2, 10, 3, 11));
+    const integers high = four(e + 4, __builtin_shufflevector(bits, shorts{}, 4, 12, 5, 13, 6, 14, 7, 15));
+    const shorts levels = __builtin_ia32_packssdw128(low, high), most = shorts{} + static_cast<short>(Most);
+    const shorts less = levels < most ? levels : most;
+    return less > -most ? less : -most;
   };
   for (std::size_t e = 0; e < qsgd_block; e += 16) {
-    const __m128i sixteen = _mm_packs_epi16(eight(e), eight(e + 8));
+    const auto sixteen = __builtin_ia32_packsswb128(eight(e), eight(e + 8));
     std::memcpy(codes + e, &sixteen, sizeof sixteen);
   }
 #else
