@@ -371,6 +371,21 @@ def late_training(figure, data):
     axes.legend(loc="lower right", frameon=False)
 
 
+@plot("Test accuracy against the seconds of training on sequences of different lengths, by four participations",
+      lambda: {p: [[h["seconds"], 100 * h["accuracy"]] for h in row["history"]]
+               for p, row in values.eager_sgd(**values.UNEQUAL, average=0).items()}, (7, 3.3))
+def late_sequences(figure, data):
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.1, right=0.97, bottom=0.16, top=0.96)
+    for number, (name, points) in enumerate(data.items()):
+        axes.plot(*zip(*points), label=name, **look(number))
+    axes.set_xlabel("virtual time of all steps (s)")
+    axes.set_ylabel("accuracy (%), mean of three seeds")
+    axes.set_xlim(0)
+    grid(axes)
+    axes.legend(loc="lower right", frameon=False)
+
+
 # Codecs
 
 LINKS = {"20mbit": 20, "50mbit": 50, "200mbit": 200, "1gbit": 1000}

@@ -583,6 +583,89 @@ def late_fresh_solo():
     return f"{late_training('eager_solo')['fresh_mean']:.2f}"
 
 
+def eager_sgd(**chosen):
+    """The rows of simulated trainings by eager-SGD, by participation."""
+    return {r["participation"]: r for r in raw.read_json("eager_sgd.json")
+            if all(r[key] == x for key, x in chosen.items())}
+
+
+def faster(found, participation):
+    return found[participation]["steps_per_second"] / found["everyone"]["steps_per_second"]
+
+
+def percents_right(row):
+    """The accuracy of a training, with that of each seed if there are several."""
+    mean = f"{100 * row['accuracy_mean']:.1f} %"
+    return mean if row["seeds"] == 1 else (
+        f"{mean} ({100 * row['accuracy_min']:.1f} to {100 * row['accuracy_max']:.1f})")
+
+
+UNEQUAL = {"ranks": 8, "imbalance": "none", "tau": 64}
+
+
+@value
+def late_sequences():
+    plain, averaged = eager_sgd(**UNEQUAL, average=0), eager_sgd(**UNEQUAL, average=1)
+    bounded = eager_sgd(ranks=8, imbalance="none", tau=4)["solo"]
+    names = ["everyone", "solo", "majority", "quorum:4"]
+    lines = []
+    for text, found in (("", plain), ("averaged after each epoch: ", averaged)):
+        lines += [[text + "steps per second / those of `everyone`", *(f"{faster(found, p):.2f}" for p in names)],
+                  [text + "accuracy", *(percents_right(found[p]) for p in names)],
+                  [text + "oldest gradient, in steps", *(f"{found[p]['stale_max']}" for p in names)]]
+    speed = bounded["steps_per_second"] / plain["everyone"]["steps_per_second"]
+    lines += [["tau = 4: the same three", "", f"{speed:.2f}, {percents_right(bounded)}, {bounded['stale_max']}", "",
+               ""],
+              ["paper, LSTM on UCF101: times as fast", "1", "1.64", "1.27", ""],
+              ["paper: accuracy", "69.6 %", "60.6 %", "69.7 %", ""]]
+    return table(["", *(f"`{p}`" for p in names)], lines)
+
+
+def of_sequences(name, of):
+    VALUES[f"late_sequences_{name}"] = lambda: of(eager_sgd(**UNEQUAL, average=0))
+
+
+for _participation in ("solo", "majority"):
+    of_sequences(_participation, lambda found, p=_participation: f"{faster(found, p):.2f}")
+    of_sequences(f"{_participation}_accuracy",
+                 lambda found, p=_participation: f"{100 * found[p]['accuracy_mean']:.1f} %")
+of_sequences("everyone_accuracy", lambda found: f"{100 * found['everyone']['accuracy_mean']:.1f} %")
+
+
+@value
+def late_sequences_frames():
+    row = eager_sgd(**UNEQUAL, average=0)["everyone"]
+    return (f"{row['frames_min']:,.0f} to {row['frames_max']:,.0f} frames, with a mean of {row['frames_mean']:,.0f} "
+            f"and a deviation of {row['frames_deviation']:,.0f}")
+
+
+@value
+def late_several():
+    lines = []
+    for ranks, late, delay, paper in ((64, 4, 0.3, "1.25"), (64, 4, 0.46, "1.23"), (8, 2, 0.3, ""), (4, 1, 0.3, "")):
+        found = eager_sgd(ranks=ranks, imbalance=f"random:{late}", delay=delay)
+        limit = (0.84 + delay) / (0.84 + delay * late / ranks)
+        lines.append([f"{late} of {ranks}, by {1e3 * delay:.0f} ms", f"{limit:.2f}"])
+        lines[-1] += [f"{faster(found, p):.2f}" for p in ("solo", "majority")] + [paper]
+        lines[-1] += [percents_right(found[p]) for p in ("everyone", "solo", "majority")]
+    found = eager_sgd(ranks=64, imbalance="cloud")
+    lines.append(["64, as in a cloud", "", *(f"{faster(found, p):.2f}" for p in ("solo", "majority")), "",
+                  *(percents_right(found[p]) for p in ("everyone", "solo", "majority"))])
+    return table(["late ranks", "limit", "`solo`", "`majority`", "paper, `solo`", "accuracy of `everyone`", "of `solo`",
+                  "of `majority`"], lines)
+
+
+@value
+def late_participations():
+    """Steps per second of hyperplane, relative to waiting for everyone."""
+    delays = (0.02, 0.03, 0.04)
+    return table(["", *(f"delay of {1e3 * d:.0f} ms" for d in delays)],
+                 [*([f"`{p}`", *(f"{hyperplane(p, d, 'hyperplane.txt')['ratio']:.2f}" for d in delays)]
+                    for p in ("solo", "quorum:4", "majority")),
+                  ["limit", *(f"{(0.032 + d) / (0.032 + d / 8):.2f}" for d in delays)],
+                  ["paper, `solo`, delays of 200, 300 and 400 ms", "1.50", "1.75", "2.01"]])
+
+
 # Codecs
 
 CODECS = ["zfp:16", "zfp:8", "qsgd:8", "qsgd:4", "bf16", "zfp:8+p2p"]
