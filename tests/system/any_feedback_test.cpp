@@ -135,6 +135,55 @@ TEST(any_feedback, restores_what_it_has_saved) {
   });
 }
 
+/// A job may change from the headers to the library, and back, with what it has saved.
+template <class Reducer>
+void expect_exchange(const char* text, const Reducer& make, bool keeps_state) {
+  SCOPED_TRACE(text);
+  spar::thread_group group(3);
+  group.run([&](spar::threads& rank) {
+    spar::any_transport net(rank);
+    const auto first = values_of<float>(net.rank(), 0), second = values_of<float>(net.rank(), 1);
+    auto own = make(), own_again = make();
+    spar::any_feedback<float> any(text), any_again(text);
+    (void)own.reduce(rank, first);
+    (void)any.reduce(net, first);
+    const auto saved = own.save();
+    const auto any_saved = any.save();
+    const std::span any_bytes(any_saved.data(), any_saved.size());
+    if (keeps_state) {
+      any_again.load(saved);
+      own_again.load(any_bytes);
+    } else {
+      EXPECT_THROW(any_again.load(saved), spar::invalid_argument);
+      EXPECT_THROW(own_again.load(any_bytes), spar::invalid_argument);
+      any_again.take_over(saved);
+      own_again.take_over(any_bytes);
+    }
+    const auto expected = own.reduce(rank, second);
+    expect_same_sum<float>(expected.sum, any_again.reduce(net, second).sum);
+    expect_same_sum<float>(own_again.reduce(rank, second).sum, any.reduce(net, second).sum);
+    EXPECT_TRUE(std::ranges::equal(own.residual(), any_again.residual()));
+    EXPECT_TRUE(std::ranges::equal(own_again.residual(), any.residual()));
+  });
+}
+TEST(any_feedback, exchanges_what_it_has_saved_with_an_error_feedback) {
+  expect_exchange("ok_topk:k=20", [] { return spar::ok_topk<float>({.select = {.k = 20}}); }, true);
+  expect_exchange("gtopk:k=20", [] { return spar::gtopk<float>({.select = {.k = 20}}); }, false);
+}
+
+TEST(any_feedback, may_be_destroyed_before_the_handle_of_a_call_that_has_ended) {
+  spar::any_group::threads(2).run([](spar::any_transport& net) {
+    const auto x = values_of<float>(net.rank(), 0);
+    const auto handle = [&] {
+      spar::any_feedback<float> reduce("ok_topk:k=20");
+      auto pending = reduce.start_reduce(net, x);
+      (void)pending.wait();
+      return pending;
+    }();
+    EXPECT_GT(handle.statistics().messages_sent, 0U);
+  });
+}
+
 TEST(any_feedback, refuses_a_second_call_and_other_operations) {
   spar::any_group::threads(2).run([](spar::any_transport& net) {
     spar::any_feedback<float> reduce("ok_topk:k=20");

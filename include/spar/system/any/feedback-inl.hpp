@@ -31,7 +31,7 @@ any_feedback<T, Index>::any_feedback(std::string_view text, std::span<const rank
     : object_(detail::feedback_from<T, Index>(text, hosts, reject_nan)) {}
 template <class T, class Index>
 any_feedback<T, Index>::~any_feedback() {
-  delete object_;
+  if (object_ != nullptr) object_->release();
 }
 
 template <class T, class Index>

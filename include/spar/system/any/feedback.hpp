@@ -89,8 +89,10 @@ class any_feedback {
   /// Returns the residual and the state as bytes (see `feedback_core::save`). Throws `invalid_argument` if a call has
   /// not ended.
   [[nodiscard]] any_bytes save() const;
-  /// Restores `saved`, which `save` returned, also that of an `error_feedback`. Throws `invalid_argument`, and changes
-  /// nothing, if `feedback_core::load` does.
+  /// Restores `saved`, which `save` returned, also that of an `error_feedback` with the same parts whose selector is
+  /// `threshold_reuse` or a `named_selector`. Other selectors keep no state outside of a `named_selector`, so
+  /// `take_over` restores all that their `error_feedback` has saved. Throws `invalid_argument`, and changes nothing, if
+  /// `feedback_core::load` does.
   void load(std::span<const std::byte> saved);
   /// Adds the residual in `saved` to this rank's residual. Throws `invalid_argument` if `feedback_core::take_over`
   /// does.

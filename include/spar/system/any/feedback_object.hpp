@@ -22,14 +22,11 @@
 
 namespace spar::inline v0_1::detail {
 
-/// Error feedback around any composition.
+/// Error feedback around any composition. Its owners are the any_feedback and the handles of its calls, because a
+/// handle may be destroyed last.
 template <class T, class Index>
-class feedback_object {
+class feedback_object : public shared_object {
  public:
-  feedback_object() = default;
-  feedback_object(const feedback_object&) = delete;
-  virtual ~feedback_object() = default;
-
   /// Appends the name and the options of the composition to `to`.
   virtual void describe(bounded_text& to) const = 0;
   /// Checks a call on `x` by a sum or an average, marks this object as busy, and returns on what the ranks agree.
@@ -106,11 +103,15 @@ class feedback_of final : public feedback_object<T, Index>, error_feedback<T, Al
 template <class T, class Index>
 class feedback_call {
  public:
-  explicit feedback_call(feedback_object<T, Index>& object) noexcept : object_(&object), number_(object.prepared()) {}
+  explicit feedback_call(feedback_object<T, Index>& object) noexcept : object_(&object), number_(object.prepared()) {
+    object_->retain();
+  }
   feedback_call(feedback_call&& other) noexcept
       : object_(std::exchange(other.object_, nullptr)), number_(other.number_) {}
   ~feedback_call() {
-    if (object_ != nullptr) object_->forget(number_);
+    if (object_ == nullptr) return;
+    object_->forget(number_);
+    object_->release();
   }
 
   void describe(bounded_text& to) const { object_->describe(to); }
