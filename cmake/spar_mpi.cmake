@@ -92,13 +92,15 @@ function(spar_is_first variable flavour)
 endfunction()
 
 # The communicators of the compiled library over each MPI library.
+add_custom_target(spar_compiled_mpi)
 foreach(flavour IN LISTS spar_mpi_flavours)
   add_library(spar_compiled_mpi_${flavour} STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/src/any/mpi.cpp"
                                                                    "${PROJECT_SOURCE_DIR}/src/c/mpi.cpp")
   target_link_libraries(spar_compiled_mpi_${flavour} PUBLIC spar_compiled spar_mpi_${flavour})
   set_target_properties(spar_compiled_mpi_${flavour} PROPERTIES OUTPUT_NAME spar-${flavour}
                                                                 POSITION_INDEPENDENT_CODE ON)
+  add_dependencies(spar_compiled_mpi spar_compiled_mpi_${flavour})
   if(SPAR_INSTALL)
-    install(TARGETS spar_compiled_mpi_${flavour} OPTIONAL)
+    install(TARGETS spar_compiled_mpi_${flavour} OPTIONAL COMPONENT libspar-${flavour}-dev)
   endif()
 endforeach()

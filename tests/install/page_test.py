@@ -25,10 +25,10 @@ ROOT = pypi.ROOT
 # Installs and removes packages in a folder. dpkg knows no other package there, so apt-get checks the dependencies.
 SUDO = r"""#!/bin/bash
 set -euo pipefail
-[[ $1 == apt-get && $3 == -y && $# == 4 ]] || { echo "sudo: unexpected command: $*" >&2; exit 1; }
+[[ $1 == apt-get && $3 == -y && $# -ge 4 ]] || { echo "sudo: unexpected command: $*" >&2; exit 1; }
 case $2 in
-install) apt-get install --simulate -qq "$4" >"$WORK/simulated.txt"; what=(--install "$4") ;;
-remove) what=(--purge "$4") ;;
+install) apt-get install --simulate -qq "${@:4}" >"$WORK/simulated.txt"; what=(--install "${@:4}") ;;
+remove) what=(--purge "${@:4}") ;;
 esac
 dpkg --root="$WORK/system" --force-not-root --force-depends --force-script-chrootless --log=/dev/null "${what[@]}"
 """
@@ -61,6 +61,18 @@ def files_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
+def triplet():
+    """Debian's name of this system, which is a folder of libraries."""
+    return subprocess.check_output(["g++", "-print-multiarch"], text=True).strip()
+
+
+def first_program(page, language):
+    """The first program of a page in `language`."""
+    text = (ROOT / "docs/guide" / page).read_text(encoding="utf-8")
+    return next(code for code in re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S) if "program" in code or
+                "int main" in code)
+
+
 def prepare(work, blocks):
     """Creates the folder that the page assumes; returns the environment of the commands."""
     shutil.rmtree(work, ignore_errors=True)
@@ -78,12 +90,14 @@ def prepare(work, blocks):
     (work / "tools/sudo").write_text(SUDO)
     (work / "tools/sudo").chmod(0o755)
     system = work / "system/usr"
+    library = system / "lib" / triplet()
     return os.environ | {
         "WORK": str(work),
         "HOME": str(work / "home"),
         "TMPDIR": str(work / "tmp"),
         "PATH": f"{work / 'tools'}:{system / 'bin'}:{os.environ['PATH']}:/usr/sbin:/sbin",
-        "PKG_CONFIG_PATH": str(system / "share/pkgconfig"),
+        "PKG_CONFIG_PATH": f"{system / 'share/pkgconfig'}:{library / 'pkgconfig'}",
+        "LD_LIBRARY_PATH": str(library),
         # As root, and with more ranks than cores.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -99,13 +113,70 @@ def spar_files(work):
     return [name for name in found if "spar" in name and not name.startswith("var/lib/dpkg/")]
 
 
+# What the fields of each Debian package contain.
+FIELDS = {
+    "spar": ["Section: libdevel"],
+    "spar-tools": ["libc6 (>=", "libstdc++6 (>="],
+    "libspar0.1": ["Section: libs", "libc6 (>=", "libstdc++6 (>="],
+    "libspar-dev": ["libspar0.1 (= 0.1.0)", "spar (= 0.1.0)"],
+}
+LIBRARIES = {"openmpi": "libopenmpi3", "mpich": "libmpich12"}
+
+
+def flavours():
+    return [flavour for flavour in LIBRARIES if shutil.which(f"mpicxx.{flavour}")]
+
+
+def check_fields(work):
+    """What the packages say about themselves, and which files they have."""
+    wanted = {name: ["Description: Sparse, compressed", *texts] for name, texts in FIELDS.items()}
+    for flavour in flavours():
+        wanted["spar-tools"].append(LIBRARIES[flavour])
+        wanted[f"libspar-{flavour}-dev"] = ["libspar-dev (= 0.1.0)", f"lib{flavour}-dev"]
+    packages = {path.name.partition("_")[0]: path for path in (ROOT / "build/packages").glob("*.deb")}
+    expect(packages.keys() == wanted.keys(), f"packages {sorted(packages)}, expected {sorted(wanted)}")
+    simulated = (work / "simulated.txt").read_text()
+    for name, texts in wanted.items():
+        fields = subprocess.check_output(["dpkg-deb", "--field", packages[name]], text=True)
+        for text in [f"Package: {name}\n", *texts]:
+            expect(text in fields, f"the package {name} has no {text!r}: {fields}")
+        expect(f"Inst {name} " in simulated, f"apt-get would not install {name}")
+        expect((work / f"system/usr/share/doc/{name}/copyright").exists(), f"{name} has no copyright file")
+    control = subprocess.run(["dpkg-deb", "--ctrl-tarfile", packages["libspar0.1"]], capture_output=True, check=True)
+    shlibs = subprocess.check_output(["tar", "-xO", "./shlibs"], input=control.stdout).decode()
+    expect(shlibs.strip() == "libspar 0.1 libspar0.1 (>= 0.1.0)", f"libspar0.1 has the shlibs {shlibs!r}")
+    files = subprocess.check_output(["dpkg-deb", "--contents", packages["spar"]], text=True)
+    expect("/spar.hpp" in files and "libspar" not in files, "the package of the headers has other files")
+
+
+def check_library(work, environment):
+    """Compiles programs in C++, C and Fortran with the installed library, by pkg-config and by CMake."""
+    library = work / "system/usr/lib" / triplet()
+    (work / "sum.c").write_text(first_program("c.md", "c"))
+    (work / "sum.f90").write_text(first_program("fortran.md", "fortran"))
+    status = run(
+        f"""flags=$(pkg-config --cflags --libs spar-compiled)
+            g++ -std=c++20 spar/tests/consumer/consumer_any.cpp $flags -o any && ./any
+            cc -std=c99 sum.c $flags -o c && [[ $(./c) == "7: 3"* ]] && ldd c | grep {library}/libspar.so.0.1
+            cc sum.c $(pkg-config --cflags spar-compiled) {library}/libspar.a -lstdc++ -lm -o static && ./static
+            cmake -S spar/tests/consumer/compiled -B compiled -DCMAKE_PREFIX_PATH={work}/system/usr
+            cmake --build compiled && compiled/consumer""", work, environment)
+    expect(status == 0, f"programs with the compiled library: status {status}")
+    for flavour in flavours():
+        if not shutil.which(f"mpif90.{flavour}"):
+            continue
+        status = run(
+            f"""folder=$(pkg-config --variable=includedir spar-compiled)/spar
+                mpif90.{flavour} $folder/spar.f90 $folder/spar_mpi.f90 sum.f90 -L{library} -lspar-{flavour} \
+                  $(pkg-config --static --cflags --libs spar-compiled) -o fortran
+                mpiexec.{flavour} -n 2 ./fortran""", work, environment)
+        expect(status == 0, f"Fortran over {flavour}: status {status}")
+
+
 def check_package(work, environment):
-    """What the installed Debian package says about itself, and that it works with each MPI library."""
-    (package,) = (ROOT / "build/packages").glob("*.deb")
-    fields = subprocess.check_output(["dpkg-deb", "--field", package], text=True)
-    for text in ["Package: spar\n", "libc6 (>=", "libstdc++6 (>=", "Description: Sparse, compressed"]:
-        expect(text in fields, f"the package has no {text!r}: {fields}")
-    expect("Inst spar" in (work / "simulated.txt").read_text(), "apt-get would not install the package")
+    """What the installed Debian packages say about themselves, and that they work with each MPI library."""
+    check_fields(work)
+    check_library(work, environment)
     system = work / "system/usr"
     licence = system / "share/doc/spar/copyright"
     expect(licence.exists() and licence.read_text() == (ROOT / "LICENSE").read_text(), "the package has no licence")
@@ -120,10 +191,7 @@ def check_package(work, environment):
             cmake --build {build}
             {build}/consumer""", work, environment)
     expect(status == 0, f"find_package: status {status}")
-    for flavour, library in [("openmpi", "libopenmpi3"), ("mpich", "libmpich12")]:
-        if not shutil.which(f"mpicxx.{flavour}"):
-            continue
-        expect(library in fields, f"the package does not depend on {library}: {fields}")
+    for flavour in flavours():
         report = work / f"{flavour}.json"
         launch = f"mpiexec.{flavour} -n 2"
         command = f"""mpicxx.{flavour} -std=c++20 unmodified.cpp -o {flavour}
