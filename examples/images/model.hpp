@@ -6,6 +6,7 @@
 
 #include <Eigen/Core>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -46,6 +47,20 @@ class perceptron {
 
   std::vector<float> weights;
 
+  /// The weights from `begin` to `end`, whose gradient is computed at once.
+  struct part {
+    std::size_t begin, end;
+  };
+  /// The parts of the gradient in the order in which back-propagation computes them: columns of a layer's matrix, of at
+  /// most about `most` values. The last part of a layer also contains its bias.
+  std::vector<part> parts(std::size_t most) const {
+    std::vector<part> all;
+    for (std::size_t l = layers; l-- > 0;) {
+      for (std::size_t p = 0; p < parts_of(l, most); ++p) all.push_back(part_of(l, p, parts_of(l, most)));
+    }
+    return all;
+  }
+
   /// Initialises the weights randomly after He et al. (2015); the same seed gives the same weights.
   perceptron(std::array<std::size_t, 2> hidden, std::uint64_t seed)
       : sizes{pixels, hidden[0], hidden[1], classes}, weights(begin(layers)) {
@@ -69,6 +84,16 @@ class perceptron {
     return map(all.data() + begin(layer + 1) - sizes[layer + 1], rows(layer));
   }
   Eigen::Index rows(std::size_t layer) const { return static_cast<Eigen::Index>(sizes[layer + 1]); }
+  std::size_t parts_of(std::size_t layer, std::size_t most) const {
+    return std::clamp<std::size_t>((sizes[layer] * sizes[layer + 1] - 1) / most + 1, 1, sizes[layer]);
+  }
+  /// The first column of part p of a layer's matrix.
+  std::size_t column(std::size_t layer, std::size_t p, std::size_t parts) const { return sizes[layer] * p / parts; }
+  part part_of(std::size_t layer, std::size_t p, std::size_t parts) const {
+    const std::size_t height = sizes[layer + 1];
+    return {begin(layer) + height * column(layer, p, parts),
+            p + 1 == parts ? begin(layer + 1) : begin(layer) + height * column(layer, p + 1, parts)};
+  }
 
  public:
   /// The number of these images that the model classifies correctly.
@@ -86,6 +111,12 @@ class perceptron {
 
   /// Writes the gradient of the mean of -log p(class | image) over these images to `out`, by back-propagation.
   void gradient(const image_set& set, std::span<const std::uint32_t> numbers, std::span<float> out) const {
+    gradient(set, numbers, out, weights.size(), [](const part&) {});
+  }
+  /// The same in parts: calls `computed(part)` for each of `parts(most)` as soon as its gradient is in `out`.
+  template <class Computed>
+  void gradient(const image_set& set, std::span<const std::uint32_t> numbers, std::span<float> out, std::size_t most,
+                const Computed& computed) const {
     std::array<matrix, layers + 1> x;
     x[0] = columns_of(set, numbers);
     for (std::size_t l = 0; l < layers; ++l) x[l + 1] = next(l, x[l]);
@@ -95,12 +126,20 @@ class perceptron {
     for (std::size_t c = 0; c < numbers.size(); ++c) error(set.labels[numbers[c]], static_cast<Eigen::Index>(c)) -= 1;
     error /= static_cast<float>(numbers.size());
     for (std::size_t l = layers; l-- > 0;) {
-      matrix_of<float>(out, l).noalias() = error * x[l].transpose();
       bias_of<float>(out, l) = error.rowwise().sum();
-      if (l > 0) {
-        const matrix behind = matrix_of<const float>(weights, l).transpose() * error;
-        error = (x[l].array() > 0).select(behind, 0.0F);
+      matrix behind(l > 0 ? static_cast<Eigen::Index>(sizes[l]) : 0, error.cols());
+      const std::size_t parts = parts_of(l, most);
+      for (std::size_t p = 0; p < parts; ++p) {
+        const auto first = static_cast<Eigen::Index>(column(l, p, parts));
+        const auto count = static_cast<Eigen::Index>(column(l, p + 1, parts)) - first;
+        matrix_of<float>(out, l).middleCols(first, count).noalias() = error * x[l].middleRows(first, count).transpose();
+        if (l > 0) {
+          behind.middleRows(first, count).noalias() =
+              matrix_of<const float>(weights, l).middleCols(first, count).transpose() * error;
+        }
+        computed(part_of(l, p, parts));
       }
+      if (l > 0) error = (x[l].array() > 0).select(behind, 0.0F);
     }
   }
 

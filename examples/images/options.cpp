@@ -36,6 +36,8 @@ int parse(int argc, char** argv, options& chosen) {
       ->delimiter(',')
       ->expected(2)
       ->check(CLI::Range(1, 10000));
+  app.add_option("--part", chosen.part, "maximum number of values in a part of the gradient, for systems with +overlap")
+      ->check(CLI::Range(1, INT_MAX));
   std::string imbalance = "none", step = "0s", delay = "0s";
   app.add_option("--imbalance", imbalance, imbalance_help);
   app.add_option("--step", step, "minimum duration of a step, in which a rank computes and then sleeps");

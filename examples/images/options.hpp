@@ -18,6 +18,7 @@ struct options {
   std::size_t limit = 60000;
   float rate = 0.4F;
   std::vector<std::size_t> neurons = {256, 128};
+  std::size_t part = 65536;
   double step = 0; // seconds
   examples::delays late;
 };

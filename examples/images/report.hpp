@@ -75,6 +75,20 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   put("selected", selected);
   put("summed", summed);
   row["ranks_agree"] = ranks_agree;
+  phases by_phase;
+  double hidden = 0, ideal = 0;
+  for (const training* job : runs) {
+    const auto [share, most] = job->took.hidden();
+    hidden += share / n, ideal += most / n;
+    by_phase.computing += job->took.computing, by_phase.selecting += job->took.selecting;
+    by_phase.communicating += job->took.communicating, by_phase.in_turn += job->took.in_turn;
+  }
+  const double per_rank_and_step = 1 / (static_cast<double>(number_of_ranks()) * static_cast<double>(by_phase.in_turn));
+  row["computing_seconds"] = over_ranks(by_phase.computing, MPI_SUM) * per_rank_and_step;
+  row["selecting_seconds"] = over_ranks(by_phase.selecting, MPI_SUM) * per_rank_and_step;
+  row["communicating_seconds"] = over_ranks(by_phase.communicating, MPI_SUM) * per_rank_and_step;
+  row["hidden"] = hidden;
+  row["hidden_ideal"] = ideal;
   for (std::size_t e = 0; e < chosen.epochs; ++e) {
     double after = 0, sent = 0, took = 0, xi_mean = 0, xi_max = 0;
     for (const training* job : runs) {
@@ -104,6 +118,15 @@ inline void report(const nlohmann::json& rows, const options& chosen) {
                100 * number("accuracy_max"), number("bytes_per_step"), 1000 * number("step_seconds"),
                number("fresh_mean"), number("stale_max"), number("xi_max"), number("selected_mean"),
                number("summed_mean"));
+  }
+  fmt::print("\n{:20}{:>14}{:>14}{:>16}{:>16}{:>10}{:>10}\n", "ms / step", "computing", "selecting", "communicating",
+             "all (slowest)", "hidden", "ideal");
+  for (const auto& row : rows) {
+    const auto number = [&](const char* key) { return row[key].get<double>(); };
+    fmt::print("{:20}{:>14.2f}{:>14.2f}{:>16.2f}{:>16.2f}{:>8.0f} %{:>8.0f} %\n", row["system"].get<std::string>(),
+               1000 * number("computing_seconds"), 1000 * number("selecting_seconds"),
+               1000 * number("communicating_seconds"), 1000 * number("step_seconds"), 100 * number("hidden"),
+               100 * number("hidden_ideal"));
   }
   if (!chosen.json.empty()) std::ofstream(chosen.json) << rows.dump(2) << '\n';
 }

@@ -10,17 +10,20 @@
 #include <spar/storage/coded.hpp>
 #include <spar/storage/mx.hpp>
 #include <spar/storage/named_codec.hpp>
+#include <spar/system/bucketed_feedback.hpp>
 #include <spar/system/eager_sgd.hpp>
 
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <stdexcept>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace images {
 
@@ -76,12 +79,93 @@ struct by_feedback final : exchange {
   Reduce reduce;
 
   explicit by_feedback(typename Reduce::algorithm_type algorithm) : reduce(std::move(algorithm)) {}
+  double selecting_seconds = 0;
+
   update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
-    return spar::sgd_step(world, weights, gradient, rate, reduce);
+    for (float& g : gradient) g *= rate; // what follows is sgd_step in two halves, of which the first selects
+    const double start = MPI_Wtime();
+    auto call = reduce.start_reduce(world, std::span<const float>(gradient), spar::average{});
+    selecting_seconds = MPI_Wtime() - start;
+    update made = call.wait();
+    spar::descend(weights, made.sum);
+    return made;
   }
+  double selecting() const override { return selecting_seconds; }
   std::span<const float> residual() const override { return reduce.residual(); }
   /// The sum may lack some of these entries, if entries of other ranks were larger.
   std::uint64_t selected(const update&) const override { return reduce.report().selected; }
+};
+
+/// Subtracts an update, which every rank has in place of its gradient.
+void subtract(std::span<float> weights, std::span<const float> update) {
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= update[i];
+}
+void scale(std::span<float> part, float rate) {
+  for (float& g : part) g *= rate;
+}
+
+/// Sums whole parts of the gradient while others are computed.
+struct dense_overlap final : exchange {
+  spar::fused_allreduce<spar::mpi, float, spar::cheapest, spar::average> sums;
+
+  explicit dense_overlap(const setting& its) : sums(*its.world, sizes_of(its.parts), {.bucket_bytes = 1}) {}
+  static std::vector<std::size_t> sizes_of(std::span<const perceptron::part> parts) {
+    std::vector<std::size_t> sizes;
+    for (const auto& p : parts) sizes.push_back(p.end - p.begin);
+    return sizes;
+  }
+  bool overlaps() const override { return true; }
+  void ready(std::size_t i, std::span<float> part, float rate) override {
+    scale(part, rate);
+    sums.ready(i, part);
+  }
+  bool progress() override { return sums.progress(); }
+  update step(spar::mpi&, std::span<float> weights, std::span<float> gradient, float) override {
+    sums.wait();
+    subtract(weights, gradient);
+    return {};
+  }
+};
+
+/// Sums the selected entries of parts of the gradient while other parts are computed: layer-wise top-k.
+template <class Algorithm>
+struct feedback_overlap final : exchange {
+  std::vector<perceptron::part> parts;
+  spar::bucketed_feedback<spar::mpi, float, Algorithm, spar::average> sums;
+  mutable std::vector<float> left;
+
+  explicit feedback_overlap(const setting& its)
+      : parts(its.parts.begin(), its.parts.end()),
+        sums(*its.world, parameters_of(parts), {.bucket_bytes = 1}, {.select = {.density = its.density}}), left(its.n) {
+  }
+  static std::vector<spar::parameter> parameters_of(std::span<const perceptron::part> parts) {
+    std::vector<spar::parameter> all;
+    for (const auto& p : parts) all.push_back({fmt::format("weights from {}", p.begin), p.end - p.begin});
+    return all;
+  }
+  bool overlaps() const override { return true; }
+  void ready(std::size_t i, std::span<float> part, float rate) override {
+    scale(part, rate);
+    sums.start(i, part);
+  }
+  bool progress() override { return sums.progress(); }
+  update step(spar::mpi&, std::span<float> weights, std::span<float> gradient, float) override {
+    sums.wait();
+    subtract(weights, gradient);
+    return {};
+  }
+  std::span<const float> residual() const override {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::span<const float> kept = sums.reducer(i).residual();
+      std::copy(kept.begin(), kept.end(), left.begin() + static_cast<std::ptrdiff_t>(parts[i].begin));
+    }
+    return left;
+  }
+  std::uint64_t selected(const update&) const override {
+    std::uint64_t all = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) all += sums.reducer(i).report().selected;
+    return all;
+  }
 };
 
 /// Quantised Top-k: SparCML's algorithm for dense sums (DSAR) sums the selected entries, and sends the sum with 4 bits
@@ -134,6 +218,11 @@ std::unique_ptr<exchange> top_k(const setting& its) {
   return std::make_unique<by_feedback<Reduce>>(algorithm);
 }
 
+template <class System>
+std::unique_ptr<exchange> overlapped(const setting& its) {
+  return std::make_unique<System>(its);
+}
+
 template <class Participation>
 std::unique_ptr<exchange> eager(const setting& its) {
   Participation who;
@@ -153,6 +242,9 @@ constexpr std::array known_systems{
     known_system{"ok_topk+coded", '@', top_k<coded_ok_topk<52>>},
     known_system{"ok_topk+coded:bf16", '@', top_k<coded_ok_topk<7>>},
     known_system{"ok_topk+pruned", '@', top_k<coded_ok_topk<52, spar::pruned_owners>>},
+    known_system{"dense+overlap", 0, overlapped<dense_overlap>},
+    known_system{"topka+overlap", '@', overlapped<feedback_overlap<spar::topka_allreduce>>},
+    known_system{"ok_topk+overlap", '@', overlapped<feedback_overlap<spar::ok_topk_allreduce<>>>},
     known_system{"eager_solo", 0, eager<spar::solo>},
     known_system{"eager_majority", 0, eager<spar::majority>},
     known_system{"quorum", ':', eager<spar::quorum>},

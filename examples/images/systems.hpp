@@ -2,6 +2,8 @@
 // The systems that the program compares: each turns the gradients of all ranks into one step of SGD.
 #pragma once
 
+#include "model.hpp"
+
 #include <spar/collective/partial/participants.hpp>
 #include <spar/mpi.hpp>
 #include <spar/spar.hpp>
@@ -27,10 +29,16 @@ class exchange {
   virtual update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) = 0;
   /// After the last step: subtracts the gradients that were too late for that step.
   virtual void finish(std::span<float> /*weights*/) {}
-  /// Takes part in rounds that other ranks have started; returns whether a round is running.
+  /// Whether parts of the gradient are summed while others are computed, by `ready`.
+  virtual bool overlaps() const { return false; }
+  /// Starts to sum part `i` of `rate` times the gradient; before `step`, once for each of `setting::parts`.
+  virtual void ready(std::size_t /*i*/, std::span<float> /*part*/, float /*rate*/) {}
+  /// Takes part in rounds that other ranks have started; returns whether a round, or the sum of a part, is in progress.
   virtual bool progress() { return false; }
   /// The ranks whose gradients were in the last step; null if all were.
   virtual const spar::participants* participants() const { return nullptr; }
+  /// Seconds in which the last step selected entries before it communicated; 0 if the system does not select.
+  virtual double selecting() const { return 0; }
   /// The residual of this rank; empty if the system keeps none.
   virtual std::span<const float> residual() const { return {}; }
   /// The number of entries that this rank selected for the step, whether or not they are in the sum.
@@ -46,6 +54,8 @@ struct setting {
   spar::rank_t quorum;
   std::string_view codec;
   std::uint64_t seed;
+  std::span<const perceptron::part> parts; // for systems that overlap
+  double density;
 };
 
 struct known_system {

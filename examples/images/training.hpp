@@ -51,17 +51,48 @@ struct tally {
   }
 };
 
+/// Seconds of the steps by phase, on this rank. The gradient of a system with overlap is computed first, and then
+/// summed, in every 16th step and where xi is measured. These steps measure the phases; the others, the overlap.
+struct phases {
+  double computing = 0, selecting = 0, communicating = 0; // of steps one phase after the other
+  double overlapped = 0;                                  // all of the other steps
+  std::size_t in_turn = 0, at_once = 0;                   // numbers of these steps
+
+  /// Adds a step, which has called the system for `calling` seconds, of which it has selected for `selecting`.
+  void add(bool one_after_the_other, double seconds, double selected, double calling) {
+    if (one_after_the_other) {
+      computing += seconds, selecting += selected, communicating += calling - selected;
+      ++in_turn;
+    } else {
+      overlapped += seconds + calling;
+      ++at_once;
+    }
+  }
+  /// The share of the communication, selection included, that is hidden by the computation; and the share that could
+  /// be hidden at most. Zero without overlap. Collective.
+  std::pair<double, double> hidden() const {
+    const double steps = std::max<double>(1, static_cast<double>(in_turn));
+    const double calls = over_ranks((selecting + communicating) / steps, MPI_SUM);
+    const double alone = over_ranks(computing / steps, MPI_SUM);
+    const double both = over_ranks(at_once > 0 ? overlapped / static_cast<double>(at_once) : 0, MPI_SUM);
+    if (at_once == 0 || calls == 0) return {0, 0};
+    return {(alone + calls - both) / calls, std::min(1.0, alone / calls)};
+  }
+};
+
 /// A model in training with one system, and its measurements so far.
 struct training {
   training(spar::mpi& world, const named_system& chosen, const options& how, std::uint64_t from)
       : system(chosen), seed(from), model({how.neurons[0], how.neurons[1]}, from), gradient(model.weights.size()),
-        k(system.selected_of(gradient.size())),
-        by(system.known->make({&world, gradient.size(), k, system.quorum, system.codec, seed})) {}
+        parts(model.parts(how.part)), k(system.selected_of(gradient.size())),
+        by(system.known->make({&world, gradient.size(), k, system.quorum, system.codec, seed, parts, system.density})) {
+  }
 
   named_system system;
   std::uint64_t seed;
   perceptron model;
   std::vector<float> gradient;
+  std::vector<perceptron::part> parts;
   std::uint64_t k;
   std::unique_ptr<exchange> by;
   std::size_t steps = 0;
@@ -72,6 +103,7 @@ struct training {
   double fresh = 0;              // number of ranks whose current gradient was in a step, summed over all steps
   std::uint64_t stale = 0;       // largest number of steps by which a gradient was late
   bool ranks_agree = true;
+  phases took;
   std::vector<progress> epochs;
   std::string gradients_file; // for the gradients in the last step; empty: not written
 };
@@ -108,12 +140,13 @@ class assumption {
     for (std::size_t i = 0; i < wanted_.size(); ++i) wanted_[i] += residual[i];
   }
 
-  /// Returns xi after the step that made the update `made`.
-  double xi(const update& made, spar::pool& memory) {
+  /// Returns xi after the step that made the update `made`; a system with overlap has the update in `gradient`.
+  double xi(const update& made, std::span<const float> gradient, bool overlaps, spar::pool& memory) {
     const auto largest = spar::select(spar::selector::exact_topk{.k = k_}, std::span(wanted_), memory);
     std::fill(wanted_.begin(), wanted_.end(), 0.0F);
     largest.for_each([&](auto i, float x) { wanted_[i] += x; });
     made.sum.for_each([&](auto i, float x) { wanted_[i] -= x; });
+    for (std::size_t i = 0; overlaps && i < wanted_.size(); ++i) wanted_[i] -= gradient[i];
     return norm(wanted_) / unit_;
   }
 
@@ -146,6 +179,10 @@ inline float rate_at(std::size_t step, std::size_t steps_an_epoch, const options
   return chosen.rate * std::min({up, left, 1.0F});
 }
 
+inline std::uint64_t nonzeros(std::span<const float> x) {
+  return x.size() - static_cast<std::uint64_t>(std::count(x.begin(), x.end(), 0.0F));
+}
+
 /// Trains for one epoch: in each step, every rank computes the gradient of its own batch, and all ranks make the same
 /// step. Collective.
 inline void train(spar::mpi& world, training& job, const image_set& images, const options& chosen) {
@@ -160,27 +197,42 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
   double seconds = 0;
   for (std::size_t s = 0; s < steps; ++s, ++job.steps) {
     const float rate = rate_at(job.steps, steps, chosen);
+    const bool is_last = job.epochs.size() + 1 == chosen.epochs && s + 1 == steps;
+    const bool saves = is_last && !job.gradients_file.empty();
+    const bool measures = job.system.known->selects() && s % 50 == 0;
+    const bool overlaps = job.by->overlaps(), in_turn = !overlaps || measures || saves || s % 16 == 0;
+    std::size_t part = 0;
+    const auto ready = [&](const perceptron::part& p) {
+      job.by->ready(part++, std::span(job.gradient).subspan(p.begin, p.end - p.begin), rate);
+      if (!in_turn) job.by->progress(); // messages of all parts move between the parts of the computation
+    };
     double start = MPI_Wtime();
-    job.model.gradient(images, batch_of(order, s, chosen.batch), job.gradient);
+    if (in_turn)
+      job.model.gradient(images, batch_of(order, s, chosen.batch), job.gradient);
+    else
+      job.model.gradient(images, batch_of(order, s, chosen.batch), job.gradient, chosen.part, ready);
     const double delay = chosen.late.of(job.steps, my_rank(), number_of_ranks(), job.seed);
     sleep_until(start + chosen.step + delay, *job.by, 3e-4);
-    seconds += MPI_Wtime() - start;
+    const double computing = MPI_Wtime() - start;
 
-    const bool is_last = job.epochs.size() + 1 == chosen.epochs && s + 1 == steps;
-    if (is_last && !job.gradients_file.empty()) save_gradients(job.gradients_file, job.gradient);
+    if (saves) save_gradients(job.gradients_file, job.gradient);
     std::unique_ptr<assumption> measured;
-    if (job.system.known->selects() && s % 50 == 0) measured = std::make_unique<assumption>(job, rate);
+    if (measures) measured = std::make_unique<assumption>(job, rate);
 
     start = MPI_Wtime();
+    if (overlaps && in_turn) std::for_each(job.parts.begin(), job.parts.end(), ready);
+    const double started = MPI_Wtime() - start;
     const update made = job.by->step(world, job.model.weights, job.gradient, rate);
-    seconds += MPI_Wtime() - start;
+    const double calling = MPI_Wtime() - start;
+    seconds += computing + calling;
+    job.took.add(in_turn, computing, overlaps ? started : job.by->selecting(), calling);
 
     const spar::participants* const who = job.by->participants();
     job.fresh += who == nullptr ? number_of_ranks() : static_cast<double>(who->fresh());
     if (who != nullptr) job.stale = std::max(job.stale, who->staleness());
     job.selected.add(job.by->selected(made), job.k);
-    job.summed.add(made.sum.count(), job.k);
-    if (measured) job.xi.push_back(measured->xi(made, world.memory()));
+    job.summed.add(overlaps ? nonzeros(job.gradient) : made.sum.count(), job.k);
+    if (measured) job.xi.push_back(measured->xi(made, job.gradient, overlaps, world.memory()));
   }
   if (job.epochs.size() + 1 == chosen.epochs) {
     const double start = MPI_Wtime();

@@ -19,7 +19,8 @@ from running import ROOT, expect, failures, flavour, on_ranks, program, run
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 KEYS = """system density ranks parameters epochs seeds steps accuracy_mean accuracy_min accuracy_max bytes_per_step
 words_per_step step_seconds steps_per_second fresh_mean stale_max xi_max selected_max selected_mean selected_deviation
-summed_max summed_mean summed_deviation ranks_agree history""".split()
+summed_max summed_mean summed_deviation ranks_agree computing_seconds selecting_seconds communicating_seconds hidden
+hidden_ideal history""".split()
 PARAMETERS = (784 + 1) * 256 + (256 + 1) * 128 + (128 + 1) * 10
 
 
@@ -47,6 +48,8 @@ with tempfile.TemporaryDirectory() as directory:
     every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded"]
     every += ["ok_topk+coded:bf16", "ok_topk+pruned", "ok_topk@0.02", "ok_topk+coded:bf16@0.02"]
     every += ["ring+zfp:8", "rec_doubling+qsgd:8", "two_shot+mx:e2m1", "two_shot+bound:1e-2", "ring+bound:1e-2"]
+    every += ["dense+overlap", "topka+overlap", "ok_topk+overlap", "ok_topk+overlap@0.02"]
+    few += ["--part", "30000"]
     script = [ROOT / "scripts/train_images", "--mpi", flavour]
     found = train(results, *few, "--systems", ",".join(every), "--seeds", "2", command=script)
     expect(list(found) == every, f"the systems are {list(found)}")
@@ -64,11 +67,17 @@ with tempfile.TemporaryDirectory() as directory:
         expect(row["step_seconds"] > 0, f"{name} takes no time")
         expect(row["fresh_mean"] == 4 and row["stale_max"] == 0, f"{name} goes on without late ranks")
         k = int(row["density"] * PARAMETERS)
+        overlaps = name.endswith(("+overlap", "+overlap@0.02"))
+        if overlaps and row["density"] < 1:
+            k += 10  # at most so many parts, each of which selects a whole number of entries
         most = 1.1 * k if "ok_topk" in name else PARAMETERS if name == "gaussiank" else k
         expect(k / 3 < row["selected_max"] <= most, f"{name} selects {row['selected_max']}, not {k}")
         if "ok_topk" in name:
             off = row["selected_deviation"], row["summed_deviation"]
             expect(max(off) <= 0.1, f"{name} misses k by {off} on average")
+        expect(row["computing_seconds"] > 0 and row["communicating_seconds"] > 0, f"{name}: no seconds of a phase")
+        expect(row["hidden"] <= 1.01 and 0 <= row["hidden_ideal"] <= 1, f"{name} hides {row['hidden']}")
+        expect((row["hidden_ideal"] > 0) == overlaps, f"{name} could hide {row['hidden_ideal']}")
         expect((row["xi_max"] == 0) == (k == PARAMETERS) and row["xi_max"] < 20, f"{name} has xi {row['xi_max']}")
         expect(max(h["xi_max"] for h in row["history"]) == row["xi_max"], f"{name}: {row['history']}")
         expect(all(0 <= h["xi_mean"] <= h["xi_max"] for h in row["history"]), f"{name}: {row['history']}")
