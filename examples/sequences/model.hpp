@@ -86,8 +86,7 @@ class lstm {
         break;
       }
       slope_of(forget) = cell * cells_.middleCols(data.first[t - 1], n).array() * gate(forget) * (1 - gate(forget));
-      of_state.leftCols(n).noalias() =
-          gates.middleCols(source::channels, units_).transpose() * slopes_.middleCols(from, n);
+      of_state.leftCols(n).noalias() = gates.middleCols(channels, units_).transpose() * slopes_.middleCols(from, n);
       cell *= gate(forget);
     }
     gates_slope.noalias() = slopes_.leftCols(data.frames.cols()) * inputs_.leftCols(data.frames.cols()).transpose();
@@ -109,9 +108,9 @@ class lstm {
 
  private:
   static constexpr Eigen::Index input = 0, forget = 1, output = 2, candidate = 3; // the blocks of rows of the gates
-  static constexpr Eigen::Index classes = source::classes;
+  static constexpr Eigen::Index channels = source::channels, classes = source::classes;
 
-  Eigen::Index inputs() const { return source::channels + units_ + 1; }
+  Eigen::Index inputs() const { return channels + units_ + 1; }
   Eigen::Index gate_weights() const { return 4 * units_ * inputs(); }
 
   /// Computes the gates, cells and states of all frames, and the last state of each sequence.
@@ -122,9 +121,9 @@ class lstm {
       inputs_.resize(inputs(), frames), gates_.resize(4 * units_, frames), slopes_.resize(4 * units_, frames);
       cells_.resize(units_, frames), bent_.resize(units_, frames);
     }
-    inputs_.topLeftCorner(source::channels, frames) = data.frames.template cast<T>();
+    inputs_.topLeftCorner(channels, frames) = data.frames.template cast<T>();
     inputs_.row(inputs() - 1).setOnes();
-    inputs_.block(source::channels, 0, units_, data.active(0)).setZero();
+    inputs_.block(channels, 0, units_, data.active(0)).setZero();
     last_.resize(units_, static_cast<Eigen::Index>(data.size()));
     for (std::size_t t = 0; t < data.steps(); ++t) {
       const Eigen::Index from = data.first[t], n = data.active(t);
@@ -139,7 +138,7 @@ class lstm {
       bent_.middleCols(from, n) = cell.tanh();
       const Eigen::Index next = t + 1 < data.steps() ? data.active(t + 1) : 0; // the other sequences end here
       const auto state = (gate(output) * bent_.middleCols(from, n).array()).matrix();
-      if (next > 0) inputs_.block(source::channels, from + n, units_, next) = state.leftCols(next);
+      if (next > 0) inputs_.block(channels, from + n, units_, next) = state.leftCols(next);
       last_.middleCols(next, n - next) = state.rightCols(n - next);
     }
   }

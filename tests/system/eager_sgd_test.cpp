@@ -34,7 +34,10 @@ std::vector<std::vector<float>> train(const Participation& who, const spar::eage
     for (int step = 0; step < steps; ++step) {
       std::vector<float> gradient(10, static_cast<float>(4 * (net.rank() + 1)));
       if ((step + net.rank()) % 4 == 0) std::this_thread::sleep_for(1ms);
-      optimizer.step(mine, gradient, 2.0F);
+      const auto by = optimizer.step(mine, gradient, 2.0F);
+      if (options.period > 0) { // all ranks wait for each other there
+        EXPECT_LE(by.staleness(), options.period);
+      }
     }
     EXPECT_EQ(optimizer.steps(), static_cast<std::uint64_t>(steps));
     optimizer.finish(mine);
