@@ -137,18 +137,32 @@ function(spar_add_c_program target)
   set_target_properties(${target} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
 endfunction()
 
+# With sanitizers, the compiled library has them, too. This takes six minutes of a core, so the quick set omits the
+# tests of the library there.
+if(SPAR_SANITIZE)
+  foreach(flavour IN LISTS spar_mpi_flavours)
+    target_link_libraries(spar_compiled_mpi_${flavour} PRIVATE spar_development)
+  endforeach()
+  target_link_libraries(spar_compiled PRIVATE "$<BUILD_INTERFACE:spar_development>")
+endif()
+
 # spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p...]): adds the test layer.name, a program in C99 with the
 # compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the quick set for the first MPI library only.
+# With sanitizers, they have the label full.
 function(spar_add_c_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS")
-  if(SPAR_SANITIZE OR CMAKE_CROSSCOMPILING)
+  if(CMAKE_CROSSCOMPILING)
     return()
+  endif()
+  set(full "")
+  if(SPAR_SANITIZE)
+    set(full FULL)
   endif()
   spar_test_names("${path}")
   set(flavours none)
   if(arg_MPI_RANKS)
     set(flavours ${spar_mpi_flavours})
-    if(flavours AND NOT SPAR_ALL_CASES)
+    if(flavours AND (SPAR_SANITIZE OR NOT SPAR_ALL_CASES))
       list(GET flavours 0 flavours)
     endif()
   endif()
@@ -159,18 +173,20 @@ function(spar_add_c_test path)
       string(APPEND target _${flavour})
       set(library spar_compiled_mpi_${flavour})
     endif()
-    spar_add_c_program(${target} SOURCES ${path}_test.c ${arg_SOURCES} LIBRARIES ${library})
+    spar_add_c_program(${target} SOURCES ${path}_test.c ${arg_SOURCES} LIBRARIES ${library} ${full})
     if(arg_MPI_RANKS)
       foreach(ranks IN LISTS arg_MPI_RANKS)
         set(name ${test_name}.${flavour}.${ranks})
         add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour} ${ranks}
                                       $<TARGET_FILE:${target}>)
-        set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "mpi;${flavour}" RUN_SERIAL TRUE SKIP_RETURN_CODE 77
-                                                ENVIRONMENT "SPAR_YIELD=always")
+        set_tests_properties(
+          ${name} PROPERTIES TIMEOUT 120 LABELS "mpi;${flavour};$<LOWER_CASE:${full}>" RUN_SERIAL TRUE
+                             SKIP_RETURN_CODE 77 ENVIRONMENT "SPAR_YIELD=always;UBSAN_OPTIONS=print_stacktrace=1")
       endforeach()
     else()
       add_test(NAME ${test_name} COMMAND ${target})
-      set_tests_properties(${test_name} PROPERTIES TIMEOUT 300 LABELS "unit;")
+      set_tests_properties(${test_name} PROPERTIES TIMEOUT 300 LABELS "unit;$<LOWER_CASE:${full}>"
+                                                     ENVIRONMENT "${spar_test_environment}")
     endif()
   endforeach()
 endfunction()

@@ -119,6 +119,10 @@ int spar_comm_rank(spar_comm comm, int* rank);
 int spar_comm_size(spar_comm comm, int* size);
 /// Sets for how many seconds a call waits for a message before it fails with SPAR_ERR_TIMEOUT; 600 at first.
 int spar_comm_set_deadline(spar_comm comm, double seconds);
+/// Sets the hosts for compositions over a tree, such as "flexreduce", that are made later: ranks r with equal hosts[r]
+/// share a host. The numbers are the same on all ranks. Without this function, ranks of MPI have the hosts on which
+/// they run, ranks of threads share one host, and a part of a communicator has the hosts of its ranks.
+int spar_comm_set_hosts(spar_comm comm, const int hosts[]);
 /// The statistics of the call on `comm` that has ended last.
 int spar_comm_last_call(spar_comm comm, spar_statistics* statistics);
 /// Makes progress on the calls in flight, without waiting. Waiting for any call makes progress, too.
@@ -206,8 +210,9 @@ int spar_gathered_free(spar_gathered* all);
 /// SPAR_SUM or SPAR_AVERAGE.
 /// @{
 /// Creates an allreduce with error feedback of values of `type`, SPAR_FLOAT, SPAR_DOUBLE or SPAR_HALF, by a composition
-/// with a selector, such as "ok_topk:0.01". One object makes one call at a time, always with as many values.
-int spar_feedback_create(int type, int index_bits, const char* algorithm, spar_feedback* feedback);
+/// with a selector, such as "ok_topk:0.01". One object makes one call at a time, always with as many values. If the
+/// composition is over a tree, the tree is that of the hosts of `comm`.
+int spar_feedback_create(spar_comm comm, int type, int index_bits, const char* algorithm, spar_feedback* feedback);
 /// Replaces the `n` values by the sum, with zeros where no rank has selected an entry.
 int spar_feedback_reduce(spar_feedback feedback, spar_comm comm, void* values, int64_t n, spar_op op);
 int spar_start_feedback_reduce(spar_feedback feedback, spar_comm comm, void* values, int64_t n, spar_op op,

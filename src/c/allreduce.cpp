@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allreduce of the C interface: dense values and streams, by a composition's text.
+#include "algorithm.hpp"
 #include "request.hpp"
 #include "stream.hpp"
 
 #include <spar/any.hpp>
-#include <spar/system/any/results-inl.hpp>
 
 #include <cstddef>
 #include <functional>
@@ -12,8 +12,6 @@
 namespace spar::inline v0_1::c {
 
 namespace {
-
-const char* text_of(const char* algorithm) noexcept { return algorithm == nullptr ? "sparcml" : algorithm; }
 
 void check_overlap(const void* in, const void* out, std::size_t bytes) {
   const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
@@ -32,7 +30,7 @@ void allreduce_values(spar_comm comm, const void* in, void* out, std::int64_t n,
     const auto from = checked_array<const T>(in, n, "in");
     const auto to = checked_array<T>(out, n, "out");
     check_overlap(in, out, to.size_bytes());
-    const any_allreduce<T> reduce(text_of(algorithm));
+    const auto reduce = detail::any_results::allreduce(algorithm_of<T, std::uint32_t>(*on, algorithm));
     if (request == nullptr && in == out) return reduce(on->net(), to, by.what);
     if (request == nullptr) return reduce(on->net(), from, to, by.what);
     const auto start = [&] {
@@ -50,7 +48,7 @@ void allreduce_streams(spar_comm comm, const spar_vector* mine, spar_op op, cons
   const used_operation by = operation_of(op, mine->type);
   for_types(mine->type, mine->index_bits, [&]<class T, class Index>(std::type_identity<T>, std::type_identity<Index>) {
     const sparse_arrays<T, Index> given(*mine);
-    const any_allreduce<T, Index> reduce(text_of(algorithm));
+    const auto reduce = detail::any_results::allreduce(algorithm_of<T, Index>(*on, algorithm));
     const auto finish = [on, by, sum](any_sum<T, Index> result) {
       *sum = handle_of<T, Index>(on, by, std::move(detail::any_results::stream(result)));
     };

@@ -40,8 +40,13 @@ struct thread_ranks {
 
 class threads_communicator final : public communicator {
  public:
-  threads_communicator(std::shared_ptr<thread_ranks> ranks, rank_t rank)
-      : ranks_(std::move(ranks)), net_(ranks_->group.rank(rank)) {}
+  threads_communicator(std::shared_ptr<thread_ranks> ranks, rank_t rank, std::vector<rank_t> hosts)
+      : ranks_(std::move(ranks)), net_(ranks_->group.rank(rank)) {
+    set_hosts(std::move(hosts));
+  }
+  /// A rank of threads that share a host.
+  threads_communicator(const std::shared_ptr<thread_ranks>& ranks, rank_t rank)
+      : threads_communicator(ranks, rank, std::vector<rank_t>(static_cast<std::size_t>(ranks->group.size()))) {}
 
   any_transport& net() noexcept override { return net_; }
   std::shared_ptr<communicator> split(int colour, int key) override {
@@ -49,14 +54,18 @@ class threads_communicator final : public communicator {
     std::vector<std::array<std::int64_t, 2>> all(static_cast<std::size_t>(size));
     all[static_cast<std::size_t>(net_.rank())] = {colour, key};
     allgather(net_, std::span(all.front().data(), 2 * all.size()));
-    rank_t members = 0, before = 0; // ranks of the part, and those before this rank
+    std::vector<std::pair<std::int64_t, rank_t>> members; // the ranks of the part in their order
     for (rank_t r = 0; r < size; ++r) {
       const auto& [theirs, its_key] = all[static_cast<std::size_t>(r)];
-      if (theirs != colour) continue;
-      ++members;
-      if (std::pair(its_key, r) < std::pair(std::int64_t{key}, net_.rank())) ++before;
+      if (theirs == colour) members.emplace_back(its_key, r);
     }
-    return std::make_shared<threads_communicator>(ranks_->part(divisions_++, colour, members), before);
+    std::sort(members.begin(), members.end());
+    const auto self = std::find(members.begin(), members.end(), std::pair(std::int64_t{key}, net_.rank()));
+    std::vector<rank_t> part_hosts;
+    for (const auto& [its_key, r] : members) part_hosts.push_back(hosts()[static_cast<std::size_t>(r)]);
+    return std::make_shared<threads_communicator>(
+        ranks_->part(divisions_++, colour, static_cast<rank_t>(members.size())),
+        static_cast<rank_t>(self - members.begin()), std::move(part_hosts));
   }
   void leave() noexcept override {
     if (!net_.port().node().busy()) ranks_->group.rank(net_.rank()).port().leave();
@@ -134,6 +143,14 @@ int spar_comm_size(spar_comm comm, int* size) {
 
 int spar_comm_set_deadline(spar_comm comm, double seconds) {
   return guarded(__func__, comm, [&] { open_communicator(comm)->net().set_deadline(seconds); });
+}
+
+int spar_comm_set_hosts(spar_comm comm, const int hosts[]) {
+  return guarded(__func__, comm, [&] {
+    const auto on = open_communicator(comm);
+    check_pointer(hosts, "hosts");
+    on->set_hosts(std::vector<rank_t>(hosts, hosts + on->net().size()));
+  });
 }
 
 int spar_comm_last_call(spar_comm comm, spar_statistics* statistics) {

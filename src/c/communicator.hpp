@@ -9,6 +9,8 @@
 #include <spar/transport/any.hpp>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace spar::inline v0_1::c {
 
@@ -27,7 +29,18 @@ class communicator : public object {
   /// Called when the program frees its handle: no further call will start.
   virtual void leave() noexcept {}
 
-  char text[longest_text] = ""; ///< about the last call that failed
+  /// The number of the host of each rank, for compositions over a tree.
+  [[nodiscard]] const std::vector<rank_t>& hosts() const noexcept { return hosts_; }
+  void set_hosts(std::vector<rank_t> hosts) noexcept {
+    hosts_ = std::move(hosts);
+    plans = nullptr;
+  }
+
+  char text[longest_text] = "";  ///< about the last call that failed
+  std::shared_ptr<object> plans; ///< for the tree of the hosts, once a composition has needed them
+
+ private:
+  std::vector<rank_t> hosts_;
 };
 
 /// The communicator of `comm`. Throws `invalid_argument` if the handle is invalid, or if the layer below has ended.

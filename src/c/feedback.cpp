@@ -35,7 +35,8 @@ class feedback : public object {
 template <class T, class Index>
 class typed_feedback final : public feedback {
  public:
-  typed_feedback(int type, int index_bits, const char* algorithm) : feedback(type, index_bits), reduce(algorithm) {}
+  typed_feedback(const communicator& on, int type, int index_bits, const char* algorithm)
+      : feedback(type, index_bits), reduce(algorithm, on.hosts()) {}
 
   [[nodiscard]] const void* residual(std::int64_t& n) const override {
     const std::span<const T> values = reduce.residual();
@@ -113,14 +114,15 @@ using namespace spar::c;
 
 extern "C" {
 
-int spar_feedback_create(int type, int index_bits, const char* algorithm, spar_feedback* feedback) {
-  return guarded(__func__, nullptr, [&] {
+int spar_feedback_create(spar_comm comm, int type, int index_bits, const char* algorithm, spar_feedback* feedback) {
+  return guarded(__func__, comm, [&] {
+    const auto on = open_communicator(comm);
     begin_output(feedback, "feedback");
     check_pointer(algorithm, "algorithm");
     *feedback = for_types_of_feedback(
         type, index_bits, [&]<class T, class Index>(std::type_identity<T>, std::type_identity<Index>) {
-          return handle_for<spar_feedback>(
-              std::shared_ptr<c::feedback>(std::make_shared<typed_feedback<T, Index>>(type, index_bits, algorithm)));
+          return handle_for<spar_feedback>(std::shared_ptr<c::feedback>(
+              std::make_shared<typed_feedback<T, Index>>(*on, type, index_bits, algorithm)));
         });
   });
 }

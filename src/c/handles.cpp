@@ -18,7 +18,7 @@ namespace {
 struct slot {
   std::atomic<std::uint32_t> use{0}; // the number of the object that is in the slot, or 0
   std::uint32_t last = 0;            // the number of the last object in the slot
-  kind of = kind::none;
+  std::atomic<kind> of{kind::none};
   std::shared_ptr<object> what;
   std::uint32_t next_free = 0;
 };
@@ -38,7 +38,7 @@ class table {
     slot& s = at(number);
     free_ = s.next_free;
     s.last = s.last % static_cast<std::uint32_t>(low) + 1;
-    s.of = of;
+    s.of.store(of, std::memory_order_relaxed);
     s.what = std::move(what);
     s.use.store(s.last, std::memory_order_release);
     return std::uintptr_t{s.last} << half | number;
@@ -54,7 +54,7 @@ class table {
     const std::lock_guard lock(mutex_);
     if (s.use.load(std::memory_order_relaxed) != handle >> half) return nullptr;
     s.use.store(0, std::memory_order_release);
-    s.of = kind::none;
+    s.of.store(kind::none, std::memory_order_relaxed);
     s.next_free = std::exchange(free_, static_cast<std::uint32_t>(handle & low));
     return std::move(s.what);
   }
@@ -87,21 +87,23 @@ table& all() noexcept {
   return *handles;
 }
 
+/// The kind with its article.
 const char* name_of(kind of) noexcept {
-  constexpr const char* names[] = {"object",  "communicator",   "stream",          "gathered vectors",
-                                   "request", "error feedback", "partial reducer", "operation"};
+  constexpr const char* names[] = {"an object", "a communicator",    "a stream",          "gathered vectors",
+                                   "a request", "an error feedback", "a partial reducer", "an operation"};
   return names[static_cast<std::size_t>(of)];
 }
 
 slot& checked(kind of, std::uintptr_t handle, const char* argument) {
-  if (handle == 0) raise<invalid_argument>({"'", argument, "' is NULL; expected the handle of a ", name_of(of)});
+  if (handle == 0) raise<invalid_argument>({"'", argument, "' is NULL; expected the handle of ", name_of(of)});
   slot* const s = all().find(handle);
   if (s == nullptr)
     raise<invalid_argument>(
-        {"'", argument, "' is not a handle, or was freed already; expected the handle of a ", name_of(of)});
-  if (s->of != of)
+        {"'", argument, "' is not a handle, or was freed already; expected the handle of ", name_of(of)});
+  const kind is = s->of.load(std::memory_order_relaxed);
+  if (is != of)
     raise<invalid_argument>(
-        {"'", argument, "' is the handle of a ", name_of(s->of), "; expected the handle of a ", name_of(of)});
+        {"'", argument, "' is the handle of ", name_of(is), "; expected the handle of ", name_of(of)});
   return *s;
 }
 
@@ -115,7 +117,7 @@ const std::shared_ptr<object>& object_of(kind of, std::uintptr_t handle, const c
 
 bool is_handle(kind of, std::uintptr_t handle) noexcept {
   const slot* const s = all().find(handle);
-  return s != nullptr && s->of == of;
+  return s != nullptr && s->of.load(std::memory_order_relaxed) == of;
 }
 
 std::shared_ptr<object> remove_handle(kind of, std::uintptr_t handle, const char* argument) {

@@ -7,6 +7,9 @@
 
 #include <spar/transport/any.hpp>
 #include <spar/transport/mpi.hpp>
+#include <spar/transport/mpi/hosts.hpp>
+
+#include <memory>
 
 namespace spar::inline v0_1::c {
 
@@ -14,8 +17,10 @@ namespace {
 
 class mpi_communicator final : public communicator {
  public:
-  explicit mpi_communicator(MPI_Comm comm) : mpi_(comm), net_(mpi_) {}
-  mpi_communicator(mpi& whole, int colour, int key) : mpi_(whole.split(colour, key)), net_(mpi_) {}
+  explicit mpi_communicator(MPI_Comm comm) : mpi_(comm), net_(mpi_) { set_hosts(hosts_of(mpi_.communicator())); }
+  mpi_communicator(mpi& whole, int colour, int key) : mpi_(whole.split(colour, key)), net_(mpi_) {
+    set_hosts(hosts_of(mpi_.communicator()));
+  }
 
   any_transport& net() noexcept override { return net_; }
   std::shared_ptr<communicator> split(int colour, int key) override {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Partial reducers in the C interface.
+#include "algorithm.hpp"
 #include "request.hpp"
 #include "stream.hpp"
 
@@ -34,7 +35,7 @@ class text_algorithm {
  public:
   static constexpr std::string_view name = "composition";
 
-  explicit text_algorithm(const char* text) : object_(detail::allreduce_from<T, std::uint32_t>(text)) {
+  text_algorithm(communicator& on, const char* text) : object_(algorithm_of<T, std::uint32_t>(on, text)) {
     object_->release(); // the first owner was this function
   }
 
@@ -83,7 +84,8 @@ class typed_reducer final : public partial_reducer {
   typed_reducer(spar_comm comm, const std::shared_ptr<communicator>& on, std::uint64_t n, const used_operation& by,
                 const Participation& who, const char* algorithm)
       : partial_reducer(comm, on, by),
-        partial_(partial_allreduce<T>(on->net(), n, who, text_algorithm<T>(algorithm), partial_operation{{by.what}})) {}
+        partial_(
+            partial_allreduce<T>(on->net(), n, who, text_algorithm<T>(*on, algorithm), partial_operation{{by.what}})) {}
 
   void reduce(const std::shared_ptr<partial_reducer>& self, void* values, std::int64_t n, int* presence, bool last,
               spar_request* request) override {
@@ -147,8 +149,8 @@ int spar_partial_create(spar_comm comm, int64_t n, int type, spar_op op, const c
     const used_operation by = operation_of(op, type);
     *partial = for_type(type, [&]<class T>(std::type_identity<T>) {
       return for_participation(participation, [&]<class Who>(const Who& who) {
-        return handle_for<spar_partial>(std::shared_ptr<partial_reducer>(std::make_shared<typed_reducer<T, Who>>(
-            comm, on, count, by, who, algorithm == nullptr ? "sparcml" : algorithm)));
+        return handle_for<spar_partial>(std::shared_ptr<partial_reducer>(
+            std::make_shared<typed_reducer<T, Who>>(comm, on, count, by, who, algorithm)));
       });
     });
   });

@@ -191,6 +191,41 @@ static int parts(spar_comm comm, int rank, int ranks) {
   return 0;
 }
 
+// Compositions over the tree of the hosts.
+static int trees(spar_comm comm, int rank, int ranks) {
+  int* hosts = (int*)calloc((size_t)ranks, sizeof *hosts);
+  float x[5] = {1, 2, 3, 4, 5}, all[5] = {0};
+  const uint32_t index = 4;
+  const spar_vector mine = {.n = 5, .count = 1, .indices = &index, .values = x, .index_bits = 32, .type = SPAR_FLOAT};
+  spar_feedback reduce = NULL;
+  spar_stream sum = NULL;
+  spar_comm part = NULL;
+  int i;
+  CHECK(hosts != NULL);
+  OK(spar_allreduce(comm, x, all, 5, SPAR_FLOAT, SPAR_SUM, "flexreduce")); // on the hosts that spar knows
+  CHECK(all[0] == (float)ranks && all[4] == (float)(5 * ranks));
+  for (i = 0; i < ranks; ++i) hosts[i] = -(i / 2);
+  OK(spar_comm_set_hosts(comm, hosts));
+  free(hosts);
+  for (i = 0; i < 2; ++i) {
+    OK(spar_allreduce(comm, x, all, 5, SPAR_FLOAT, SPAR_SUM, "tree_dense"));
+    CHECK(all[0] == (float)ranks && all[4] == (float)(5 * ranks));
+  }
+  OK(spar_allreduce_sparse(comm, &mine, SPAR_SUM, "tree_sparcml", &sum));
+  OK(spar_stream_to_dense(sum, all, 5));
+  CHECK(all[0] == 0 && all[4] == (float)ranks);
+  OK(spar_stream_free(&sum));
+  OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "tree_ok_topk:k=1", &reduce));
+  OK(spar_feedback_reduce(reduce, comm, x, 5, SPAR_SUM));
+  CHECK(x[0] == 0 && x[4] == (float)(5 * ranks));
+  OK(spar_feedback_free(&reduce));
+  OK(spar_comm_split(comm, rank / 3, 0, &part));
+  OK(spar_allreduce(part, all, all, 5, SPAR_FLOAT, SPAR_MAX, "flexreduce"));
+  CHECK(all[4] == (float)ranks);
+  OK(spar_comm_free(&part));
+  return 0;
+}
+
 static int feedback(spar_comm comm, int rank, int ranks) {
   enum { n = 64 };
   spar_feedback reduce = NULL, again = NULL;
@@ -204,7 +239,7 @@ static int feedback(spar_comm comm, int rank, int ranks) {
   int i;
   for (i = 0; i < n; ++i) x[i] = (float)(i + 1);
   (void)rank;
-  OK(spar_feedback_create(SPAR_FLOAT, 32, "topka:k=1", &reduce));
+  OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "topka:k=1", &reduce));
   OK(spar_feedback_residual(reduce, &residual, &length));
   CHECK(length == 0);
   OK(spar_feedback_reduce_sparse(reduce, comm, x, n, SPAR_SUM, &sum));
@@ -222,7 +257,7 @@ static int feedback(spar_comm comm, int rank, int ranks) {
   OK(spar_feedback_reduce(reduce, comm, x, n, SPAR_AVERAGE));
   CHECK(x[n - 2] == 2 * (n - 1) && x[n - 1] == 0);
 
-  OK(spar_feedback_create(SPAR_FLOAT, 32, "topka:k=1", &again));
+  OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "topka:k=1", &again));
   OK(spar_feedback_load(again, saved, bytes));
   OK(spar_start_feedback_reduce(again, comm, y, n, SPAR_AVERAGE, &request));
   OK(spar_feedback_free(&again)); // the call is in flight
@@ -246,7 +281,7 @@ static int partial(spar_comm comm, int rank, int ranks) {
   double x[3], total = 0;
   int presence[16], kind, round, r;
   for (kind = 0; kind < 4; ++kind) {
-    OK(spar_partial_create(comm, 3, SPAR_DOUBLE, SPAR_SUM, who[kind], NULL, &reduce));
+    OK(spar_partial_create(comm, 3, SPAR_DOUBLE, SPAR_SUM, who[kind], kind == 0 ? "flexreduce" : NULL, &reduce));
     total = 0;
     for (round = 0; round < 4; ++round) {
       x[0] = x[1] = x[2] = 1;
@@ -270,7 +305,8 @@ static int partial(spar_comm comm, int rank, int ranks) {
 
 int all_functions(spar_comm comm, void* context) {
   typedef int part(spar_comm comm, int rank, int ranks);
-  part* const all[] = {values_of_all, own_operation, streams, coalesced, blocks, requests, parts, feedback, partial};
+  part* const all[] = {values_of_all, own_operation, streams, coalesced, blocks,
+                       requests,      parts,         trees,   feedback,  partial};
   const int* expected = (const int*)context;
   int rank = -1, ranks = -1;
   size_t i;

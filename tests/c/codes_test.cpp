@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -41,4 +42,49 @@ TEST(codes_of_c, a_long_text_is_cut) {
   const std::string text(5000, 'x');
   EXPECT_EQ(spar::c::guarded("f", nullptr, [&] { throw spar::error(text); }), SPAR_ERR_OTHER);
   EXPECT_EQ(std::string(spar_error_text(nullptr)).size(), spar::c::communicator::longest_text - 1);
+}
+
+// What a program in C cannot use: names of C++, its templates and its members.
+TEST(codes_of_c, sentences_about_compositions_name_nothing_of_cpp) {
+  spar_comm one = nullptr;
+  ASSERT_EQ(spar_comm_from_threads(1, &one), SPAR_SUCCESS);
+  double x[4] = {1, 2, 3, 4};
+  const std::uint64_t index = 1;
+  const double neutral = 0;
+  spar_op own = 0;
+  ASSERT_EQ(spar_op_create(
+                SPAR_DOUBLE, "own", [](const void*, void*, std::int64_t, void*) {}, nullptr, &neutral, &own),
+            SPAR_SUCCESS);
+  int refused = 0;
+  const auto read = [&](int status) {
+    if (status == SPAR_SUCCESS) return;
+    EXPECT_EQ(status, SPAR_ERR_INVALID_ARGUMENT);
+    ++refused;
+    const std::string said = spar_error_text(nullptr);
+    for (const char* const name : {"::", "storage<", "(n)", "()", "on_tree", ".k ", ".density", "operation an "})
+      EXPECT_EQ(said.find(name), std::string::npos) << said;
+  };
+  for (const char* const select : {"everything", "nonzeros", "exact_topk", "exact_topk:0.5", "gaussian:0.5"}) {
+    for (const char* const store : {"coo", "coded:bf16", "qsgd:8", "coo+qsgd:8", "bound:1e-3"}) {
+      for (const char* const over : {"flat", "tree", "blueconnect"}) {
+        for (const char* const by : {"cheapest", "ring", "two_shot", "ssar_split", "gather_and_merge", "chains",
+                                     "quantile_owners", "tree_of_topk", "balanced_owners", "pruned_owners"}) {
+          const std::string text = std::string("select=") + select + ",store=" + store + ",over=" + over + ",by=" + by;
+          for (const spar_op op : {spar_op{SPAR_SUM}, spar_op{SPAR_MAX}, own}) {
+            read(spar_allreduce(one, x, x, 4, SPAR_DOUBLE, op, text.c_str()));
+            const spar_vector mine{4, 1, &index, x, 0, 64, SPAR_DOUBLE};
+            spar_stream sum = nullptr;
+            read(spar_allreduce_sparse(one, &mine, op, text.c_str(), &sum));
+            EXPECT_EQ(spar_stream_free(&sum), SPAR_SUCCESS);
+          }
+          spar_feedback feedback = nullptr;
+          read(spar_feedback_create(one, SPAR_DOUBLE, 32, text.c_str(), &feedback));
+          EXPECT_EQ(spar_feedback_free(&feedback), SPAR_SUCCESS);
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_EQ(spar_op_free(&own), SPAR_SUCCESS);
+  EXPECT_EQ(spar_comm_free(&one), SPAR_SUCCESS);
 }

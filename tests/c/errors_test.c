@@ -35,12 +35,20 @@ static int arguments(spar_comm comm) {
         spar_allreduce(comm, (char*)odd + 4, (char*)odd + 4, 1, SPAR_DOUBLE, SPAR_SUM, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "no_such_system",
         spar_allreduce(comm, x, x, 4, SPAR_FLOAT, SPAR_SUM, "no_such_system"));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'hosts' is NULL", spar_comm_set_hosts(comm, NULL));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "maximum; with this selector or codec, expected the sum or the average",
+        spar_allreduce(comm, x, x, 4, SPAR_FLOAT, SPAR_MAX, "ring+qsgd:8"));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'request' is NULL",
         spar_start_allreduce(comm, x, x, 4, SPAR_FLOAT, SPAR_SUM, NULL, NULL));
 
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'sum' is NULL", spar_allreduce_sparse(comm, &v, SPAR_SUM, NULL, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'mine' is NULL", spar_allreduce_sparse(comm, NULL, SPAR_SUM, NULL, &sum));
-  FAILS(SPAR_ERR_INVALID_ARGUMENT, "must ascend", spar_allreduce_sparse(comm, &v, SPAR_SUM, NULL, &sum));
+  v.count = 1;
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "use error feedback (any_feedback in C++, spar_feedback_create in C",
+        spar_allreduce_sparse(comm, &v, SPAR_SUM, "ok_topk:0.01", &sum));
+  v.count = 2;
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "must ascend, as coalesce makes them",
+        spar_allreduce_sparse(comm, &v, SPAR_SUM, NULL, &sum));
   v.index_bits = 16;
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'index_bits' is 16; expected 32 or 64",
         spar_allreduce_sparse(comm, &v, SPAR_SUM, NULL, &sum));
@@ -92,14 +100,15 @@ static int error_feedback(spar_comm comm) {
   const void* values;
   int64_t n;
   spar_feedback feedback = NULL;
-  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'algorithm' is NULL", spar_feedback_create(SPAR_FLOAT, 32, NULL, &feedback));
-  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'index_bits' is 8", spar_feedback_create(SPAR_FLOAT, 8, "topka:0.1", &feedback));
-  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'ring'", spar_feedback_create(SPAR_FLOAT, 32, "ring", &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'algorithm' is NULL", spar_feedback_create(comm, SPAR_FLOAT, 32, NULL, &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'index_bits' is 8",
+        spar_feedback_create(comm, SPAR_FLOAT, 8, "topka:0.1", &feedback));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'ring'", spar_feedback_create(comm, SPAR_FLOAT, 32, "ring", &feedback));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'type' is 3; error feedback takes",
-        spar_feedback_create(SPAR_INT32, 32, "topka:0.1", &feedback));
+        spar_feedback_create(comm, SPAR_INT32, 32, "topka:0.1", &feedback));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'feedback' is NULL", spar_feedback_residual(feedback, &values, &n));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'feedback' is NULL", spar_feedback_reduce(feedback, comm, x, 4, SPAR_SUM));
-  OK(spar_feedback_create(SPAR_FLOAT, 32, "topka:0.1", &feedback));
+  OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "topka:0.1", &feedback));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'values' is NULL", spar_feedback_reduce(feedback, comm, NULL, 4, SPAR_SUM));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'saved' is NULL", spar_feedback_load(feedback, NULL, 4));
   OK(spar_feedback_free(&feedback));

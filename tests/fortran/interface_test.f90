@@ -8,6 +8,33 @@ module checks
 
   integer :: failures = 0
 
+  ! What a rank in C passes and calls.
+  type, bind(c) :: c_vector
+    integer(c_int64_t) :: n, count
+    type(c_ptr) :: indices, values
+    integer(c_int64_t) :: first = 0
+    integer(c_int) :: index_bits = 32, type = 1
+  end type
+  interface
+    integer(c_int) function c_comm_split(comm, colour, key, part) bind(c, name="spar_comm_split")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: comm
+      integer(c_int), value :: colour, key
+      type(c_ptr) :: part
+    end function
+    integer(c_int) function c_allreduce_sparse(comm, mine, op, algorithm, sum) bind(c, name="spar_allreduce_sparse")
+      import :: c_int, c_int64_t, c_ptr, c_vector
+      type(c_ptr), value :: comm, algorithm
+      type(c_vector) :: mine
+      integer(c_int64_t), value :: op
+      type(c_ptr) :: sum
+    end function
+    integer(c_int) function c_comm_free(comm) bind(c, name="spar_comm_free")
+      import :: c_int, c_ptr
+      type(c_ptr) :: comm
+    end function
+  end interface
+
 contains
 
   recursive subroutine check(holds, what)
@@ -158,6 +185,10 @@ contains
 
     call spar_allreduce_sparse(comm, n, indices, values(1:2), sum, stat=stat, errmsg=text)
     call check(stat == spar_err_invalid_argument .and. index(text, "3 indices, but 2 values") > 0, "other counts")
+    call spar_allreduce_sparse(comm, n, [5_int32, 5_int32], values(1:2), sum, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "counted from 0") > 0, text)
+    call spar_allreduce_sparse(comm, n, [5_int32, int(n + 1, int32)], values(1:2), sum, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "n + 1 here") > 0, "an index above n: "//text)
     call spar_allreduce_sparse(comm, -1_int64, indices, values, sum, stat=stat, errmsg=text)
     call check(stat == spar_err_invalid_argument .and. index(text, "-1") > 0, "a negative dimension")
   end subroutine
@@ -247,20 +278,26 @@ contains
     real(real64) :: x(100), again(100)
     real(real64), pointer :: residual(:)
     integer(int8), allocatable :: saved(:)
-    integer :: stat
+    integer :: stat, host
     character(200) :: text
+    again = rank
+    call spar_comm_set_hosts(comm, [(host / 2, host=1, ranks)])
+    call spar_allreduce(comm, again, x, op=spar_max, algorithm="flexreduce")
+    call check(all(x == ranks - 1), "a reduction over the tree of hosts")
+    call spar_comm_set_hosts(comm, [1], stat=stat, errmsg=text)
+    call check(ranks == 1 .or. (stat == spar_err_invalid_argument .and. index(text, "hosts") > 0), "hosts")
     ! Each rank sends its largest value, which is the same on all ranks, and keeps the others.
     x = 1
     x(7) = 10
     x(20) = rank
     if (rank > 9) x(20) = 1
-    call spar_feedback_create(x, "topka:k=1", reducer)
+    call spar_feedback_create(comm, x, "topka:k=1", reducer)
     call spar_feedback_reduce(reducer, comm, x)
     call check(x(7) == 10 * ranks .and. count(x /= 0) == 1, "a sum of selected values")
     call spar_feedback_residual(reducer, residual)
     call check(size(residual) == 100 .and. residual(7) == 0 .and. residual(1) == 1, "a residual")
     call spar_feedback_save(reducer, saved)
-    call spar_feedback_create(x, "topka:k=1", resumed)
+    call spar_feedback_create(comm, x, "topka:k=1", resumed)
     call spar_feedback_load(resumed, saved)
     x = 0
     x(3) = 5
@@ -288,6 +325,45 @@ contains
     call check(stat == spar_err_invalid_argument .and. len_trim(text) > 0, "a communicator that was not created")
   end subroutine
 
+  ! Rank 0 is in Fortran. The others are in C, and pass a dimension and indices of their choice.
+  recursive subroutine with_ranks_in_c(handle, rank, ranks)
+    type(c_ptr), intent(in) :: handle
+    integer, intent(in) :: rank, ranks
+    integer(int32), target :: indices(2)
+    real(real32), target :: values(2)
+    real(real32) :: dense(10)
+    integer :: stat
+    character(400) :: text
+    type(spar_stream) :: sum
+    type(c_ptr) :: part, c_sum
+    indices = [1, 10]
+    values = [1.0, 2.0]
+    ! With n + 1 and indices from 1, they have the vectors of Fortran.
+    if (rank == 0) then
+      call spar_allreduce_sparse(spar_comm_of(handle), 10_int64, indices, values, sum)
+      call spar_to_dense(sum, dense)
+      call check(dense(1) == ranks .and. dense(10) == 2 * ranks, "a sum with ranks in C")
+      call spar_stream_free(sum)
+    else
+      stat = c_allreduce_sparse(handle, c_vector(11, 2, c_loc(indices), c_loc(values)), 1_c_int64_t, c_null_ptr, c_sum)
+      call check(stat == spar_success, "a rank in C")
+    end if
+    ! With n and indices from 0, all ranks get an error.
+    if (ranks == 1) return
+    stat = c_comm_split(handle, 0, 0, part)
+    indices = [0, 9]
+    text = ""
+    if (rank == 0) then
+      call spar_allreduce_sparse(spar_comm_of(part), 10_int64, indices + 1, values, sum, stat=stat, errmsg=text)
+      call check(index(text, "11") > 0 .and. index(text, "10") > 0 .and. index(text, "n + 1 here") > 0, trim(text))
+    else
+      stat = c_allreduce_sparse(part, c_vector(10, 2, c_loc(indices), c_loc(values)), 1_c_int64_t, c_null_ptr, c_sum)
+    end if
+    call check(stat == spar_err_mismatch .or. (stat == spar_err_peer_failed .and. ranks > 2), &
+               "a dimension of C: "//trim(text))
+    stat = c_comm_free(part)
+  end subroutine
+
   recursive function program_of_rank(handle, context) result(status) bind(c)
     type(c_ptr), value :: handle, context
     integer(c_int) :: status
@@ -305,6 +381,7 @@ contains
     call partial_rounds(comm, rank, ranks)
     call feedback(comm, rank, ranks)
     call errors(comm)
+    call with_ranks_in_c(handle, rank, ranks)
     status = 0
     if (c_associated(context)) status = 1
   end function

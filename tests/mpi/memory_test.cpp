@@ -62,7 +62,7 @@ void each_allocation_of_construction_fails(Make make) {
       allocations.reset();
       MPI_Bcast(&failed, 1, MPI_INT, failing, MPI_COMM_WORLD);
       const std::string reason =
-          "rank " + std::to_string(failing) + " has failed to construct its spar::mpi, so this rank has none either";
+          "rank " + std::to_string(failing) + " has failed to make its communicator, so this rank has none either";
       EXPECT_EQ(error, failed == 0 ? "" : rank == failing ? "std::bad_alloc" : reason) << "allocation " << number;
       EXPECT_TRUE(failed != 0 || number > 10);
     }

@@ -43,7 +43,7 @@ auto verdict() {
                        Schedule::whole_pieces;
                      } || !topology_with_owners<Topology>))
     return because<"this storage encodes dense values in pieces that must stay whole on all ranks: use it alone, on "
-                   "the topology flat or on_tree, with the schedule ring, recursive_doubling, rabenseifner, "
+                   "the topology flat or a tree, with the schedule ring, recursive_doubling, rabenseifner, "
                    "split_allgather, chains, two_shot or one_shot">();
   else if constexpr (requires { Schedule::template accepts<Selector, Storage, Topology>(); })
     return decltype(Schedule::template accepts<Selector, Storage, Topology>())();

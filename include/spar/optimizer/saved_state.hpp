@@ -225,8 +225,8 @@ std::vector<T> load_reducer(const Algorithm& algorithm, typename Algorithm::stat
   saved_state<T> loaded = from_bytes<T>(saved);
   if (loaded.names.empty()) {
     raise<invalid_argument>({"the saved state has an old layout without the names of its selector, storage, topology "
-                             "and schedule, so load() cannot check them: call take_over() to restore only the "
-                             "residual; the next calls then compute new thresholds and boundaries"});
+                             "and schedule, so they cannot be checked; take_over() in C++ restores only the "
+                             "residual, and the next calls then compute new thresholds and boundaries"});
   }
   check_names(loaded.names, names_of(algorithm));
   typename Algorithm::state next = now;

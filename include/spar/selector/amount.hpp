@@ -52,8 +52,8 @@ inline std::uint64_t amount(std::uint64_t k, double density, std::uint64_t n) {
   spar::detail::check_number(density, spar::detail::valid::share, "the selector's density");
   if (k == unset) {
     if (density == 0)
-      raise<invalid_argument>({"the selector has neither k nor a density; expected one of them, such as .density = "
-                               "0.01 (.k = 0 selects nothing)"});
+      raise<invalid_argument>({"the selector has neither k nor a density; expected one of them, such as a density "
+                               "of 0.01 (a k of 0 selects nothing)"});
     k = 0;
   }
   if (k != 0 && density != 0) {
@@ -80,6 +80,6 @@ concept selector_with_bounds = requires(const Selector& select, std::uint64_t n)
 /// The reason why a schedule that keeps the k largest entries rejects a selector without `bounds()`.
 using needs_k =
     because<"this schedule keeps the k largest entries of the sum, and the selector has no k: use a selector "
-            "with bounds(n), such as exact_topk">;
+            "that has one, such as exact_topk">;
 
 } // namespace spar::inline v0_1

@@ -227,9 +227,8 @@ void validate_indices(std::span<const Index> indices, std::uint64_t n) {
   };
   if (indices[bad] >= n) wrong("; expected indices below the dimension ", n, "");
   if (indices[bad] == indices[bad - 1])
-    wrong(" and index ", indices[bad - 1],
-          " at the entry before: indices must be unique, as spar::coalesce makes them");
-  wrong(", but index ", indices[bad - 1], " at the entry before: indices must ascend, as spar::coalesce makes them");
+    wrong(" and index ", indices[bad - 1], " at the entry before: indices must be unique, as coalesce makes them");
+  wrong(", but index ", indices[bad - 1], " at the entry before: indices must ascend, as coalesce makes them");
 }
 
 } // namespace detail

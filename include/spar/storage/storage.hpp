@@ -192,7 +192,7 @@ namespace detail {
 template <class Storage>
 auto accepts_entries_alone() {
   if constexpr (!has_stream_codec<Storage>)
-    return because<"this schedule sends entries and never dense values: use a stream codec such as storage::coo">();
+    return because<"this schedule sends entries and never dense values: use a stream codec such as coo">();
   else if constexpr (!storage::plain_blocks<Storage>)
     return because<"this schedule never sends dense values, so the block codec has nothing to encode">();
   else

@@ -42,6 +42,6 @@ concept straight_topology =
 
 /// The compiler prints this sentence if a schedule that needs owners is combined with a topology without `owners()`.
 using needs_owners =
-    because<"this schedule divides indices among owners, but the topology does not define owners: use flat or on_tree">;
+    because<"this schedule divides indices among owners, but the topology does not define owners: use flat or a tree">;
 
 } // namespace spar::inline v0_1

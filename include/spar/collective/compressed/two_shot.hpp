@@ -37,8 +37,7 @@ namespace detail {
 template <class Storage>
 auto accepts_values_alone() {
   if constexpr (has_stream_codec<Storage>)
-    return because<"this schedule sends dense values and never entries: use a block codec such as storage::qsgd<8>, or "
-                   "storage::dense">();
+    return because<"this schedule sends dense values and never entries: use a block codec such as qsgd, or none">();
   else
     return nothing_against();
 }

@@ -67,6 +67,9 @@ class any_allreduce {
                                        std::span<const T> values, any_operation op = {}) const;
 
  private:
+  friend detail::any_results;
+  explicit any_allreduce(const detail::allreduce_object<T, Index>* object) noexcept : object_(object) {}
+
   const detail::allreduce_object<T, Index>* object_;
 };
 

@@ -28,7 +28,7 @@ namespace spar::inline v0_1::detail {
 
 /// The operation of an any_operation, as schedules take it. The loops over dense values choose the operation once.
 struct chosen_operation {
-  static constexpr std::string_view name = "an operation of the program's own";
+  static constexpr std::string_view name = "of the program's own";
 
   any_operation chosen;
 
@@ -195,10 +195,17 @@ struct by_any_operation {
       // What reduces by the sum reduces by the average.
       if constexpr (takes<T, Indices, std::conditional_t<adds<Op>, sum, chosen_operation>>) {
         return signature_of<T, Indices, Op>(n, algorithm, options_of(op));
+      } else if constexpr (!std::same_as<Indices, no_indices> && selects_entries<Algorithm>) {
+        raise<invalid_argument>(
+            {"the selector takes entries from dense values, so this composition of ", Algorithm::name,
+             " reduces no sparse vectors: pass dense values or, to keep what is not selected for the next call, use "
+             "error feedback (any_feedback in C++, spar_feedback_create in C and Fortran)"});
       } else {
-        constexpr const char* what = std::same_as<Indices, no_indices> ? "dense values" : "sparse streams";
+        constexpr const char* what = std::same_as<Indices, no_indices> ? "dense values" : "sparse vectors";
+        constexpr const char* taken =
+            takes<T, Indices, sum> ? "; with this selector or codec, expected the sum or the average" : "";
         raise<invalid_argument>({"the algorithm ", Algorithm::name, " does not reduce ", what, " of the type ",
-                                 name_of(code_of<T>).c_str(), " by the operation ", Op::name});
+                                 name_of(code_of<T>).c_str(), " by the operation ", Op::name, taken});
       }
     });
   }

@@ -65,6 +65,12 @@ struct any_results {
     return all;
   }
 
+  /// The allreduce of the new object `object`.
+  template <class T, class Index>
+  static any_allreduce<T, Index> allreduce(const allreduce_object<T, Index>* object) noexcept {
+    return any_allreduce<T, Index>(object);
+  }
+
   static void convert() noexcept {}
   template <class T, class Index>
   static any_sum<T, Index> convert(sparse_stream<T, Index> from) noexcept {

@@ -64,7 +64,8 @@ template <class T, class Index>
 [[noreturn, gnu::cold]] void refuse_composition(const composition_text& of) {
   raise<invalid_argument>({"the compiled library does not contain the composition of '", of.text,
                            "' for values of the type ", name_of(code_of<T>).c_str(), " and ", 8 * sizeof(Index),
-                           "-bit indices; pass a spar::compose of these parts, with <spar/any_compose.hpp>"});
+                           "-bit indices; docs/guide/compiled.md lists what it contains, and a program in C++ "
+                           "can compile the composition itself, by <spar/any_compose.hpp>"});
 }
 
 /// The object of the composition `of` over `over`, with the `Selector`, which may refer to `plans`: a feedback_object

@@ -22,13 +22,10 @@ struct shared_plans : shared_object {
   explicit shared_plans(tree topology) : plans(std::move(topology)) {}
   tree_plans plans;
 };
-/// A composition, and the plans for its tree, which are null if it needs none.
-struct any_text {
-  composition_text of;
-  shared<shared_plans> plans;
-};
-/// Reads `text`. Throws `invalid_argument` if the text is malformed, or if it needs a tree and `hosts` is empty.
-any_text read_any_text(std::string_view text, std::span<const rank_t> hosts);
+/// Reads `text`. Throws `invalid_argument` if the text is malformed, or if it needs a plan for vectors of one length.
+composition_text read_any_text(std::string_view text);
+/// The plans for the tree of `hosts`, which `text` needs. Throws `invalid_argument` if `hosts` is empty.
+shared<shared_plans> plans_for(std::string_view text, std::span<const rank_t> hosts);
 
 // Each of these functions, with its compositions, is compiled in its own file of the library.
 template <class T, class Index>
@@ -42,22 +39,27 @@ feedback_object<T, Index>* feedback_over_flat(const composition_text& of, bool r
 template <class T, class Index>
 feedback_object<T, Index>* feedback_over_tree(const composition_text& of, bool reject_nan, const shared_plans& plans);
 
+/// The object of the composition that `text` names. If it is over a tree, `plans()` returns the `shared<shared_plans>`.
+template <class T, class Index, class Plans>
+const allreduce_object<T, Index>* allreduce_with(std::string_view text, const Plans& plans) {
+  const composition_text of = read_any_text(text);
+  if (of.over == topology_text::tree) return sums_over_tree<T, Index>(of, *plans().get());
+  return std::holds_alternative<selector::named_selector>(of.select) ? selects_over_flat<T, Index>(of)
+                                                                     : sums_over_flat<T, Index>(of);
+}
 template <class T, class Index>
 const allreduce_object<T, Index>* allreduce_from(std::string_view text, std::span<const rank_t> hosts) {
-  const auto [of, plans] = read_any_text(text, hosts);
-  const bool selects = std::holds_alternative<selector::named_selector>(of.select);
-  if (plans.get() == nullptr) return selects ? selects_over_flat<T, Index>(of) : sums_over_flat<T, Index>(of);
-  return sums_over_tree<T, Index>(of, *plans.get());
+  return allreduce_with<T, Index>(text, [&] { return plans_for(text, hosts); });
 }
 template <class T, class Index>
 feedback_object<T, Index>* feedback_from(std::string_view text, std::span<const rank_t> hosts, bool reject_nan) {
-  const auto [of, plans] = read_any_text(text, hosts);
+  const composition_text of = read_any_text(text);
   if (!std::holds_alternative<selector::named_selector>(of.select))
     raise<invalid_argument>({"'", text,
                              "' has no selector that keeps the largest values; error feedback needs one, "
                              "such as ok_topk:0.01 or select=exact_topk:0.01"});
-  return plans.get() == nullptr ? feedback_over_flat<T, Index>(of, reject_nan)
-                                : feedback_over_tree<T, Index>(of, reject_nan, *plans.get());
+  return of.over == topology_text::tree ? feedback_over_tree<T, Index>(of, reject_nan, *plans_for(text, hosts).get())
+                                        : feedback_over_flat<T, Index>(of, reject_nan);
 }
 
 } // namespace spar::inline v0_1::detail

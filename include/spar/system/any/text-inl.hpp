@@ -9,21 +9,22 @@
 
 #include <span>
 #include <string_view>
-#include <utility>
 
 namespace spar::inline v0_1::detail {
 
-SPAR_INLINE any_text read_any_text(std::string_view text, std::span<const rank_t> hosts) {
-  any_text read{parse_composition(text), shared<shared_plans>()};
-  if (read.of.over == topology_text::flat) return read;
-  if (read.of.over != topology_text::tree)
+SPAR_INLINE composition_text read_any_text(std::string_view text) {
+  composition_text read = parse_composition(text);
+  if (read.over != topology_text::flat && read.over != topology_text::tree)
     raise<invalid_argument>({"'", text, "' has a plan for vectors of one length; expected the topology flat or tree"});
+  return read;
+}
+
+SPAR_INLINE shared<shared_plans> plans_for(std::string_view text, std::span<const rank_t> hosts) {
   if (hosts.empty())
     raise<invalid_argument>({"'", text,
                              "' needs the hosts of the ranks; expected the number of a host for each rank, "
                              "or the topology flat"});
-  read.plans = shared<shared_plans>::first(new shared_plans(tree_of_hosts(hosts)));
-  return read;
+  return shared<shared_plans>::first(new shared_plans(tree_of_hosts(hosts)));
 }
 
 } // namespace spar::inline v0_1::detail

@@ -18,16 +18,16 @@ class owned_communicator {
     int initialised = 0;
     MPI_Initialized(&initialised);
     if (initialised == 0 || mpi_is_finalised()) {
-      throw invalid_argument(initialised == 0 ? "MPI is not initialised: call MPI_Init before constructing a spar::mpi"
-                                              : "MPI is finalised already: construct a spar::mpi before MPI_Finalize");
+      throw invalid_argument(initialised == 0 ? "MPI is not initialised: call MPI_Init before making a communicator"
+                                              : "MPI is finalised already: make communicators before MPI_Finalize");
     }
     if (comm == MPI_COMM_NULL)
-      raise<invalid_argument>({"a spar::mpi cannot be constructed from MPI_COMM_NULL, which has no ranks; pass a "
+      raise<invalid_argument>({"a communicator cannot be made from MPI_COMM_NULL, which has no ranks; pass a "
                                "communicator to which this process belongs"});
     int between = 0;
     check_mpi(MPI_Comm_test_inter(comm, &between), "MPI_Comm_test_inter");
     if (between != 0)
-      raise<invalid_argument>({"a spar::mpi cannot be constructed from an intercommunicator, whose ranks are in two "
+      raise<invalid_argument>({"a communicator cannot be made from an intercommunicator, whose ranks are in two "
                                "groups; pass an intracommunicator, such as the result of MPI_Intercomm_merge"});
     owned_communicator own;
     MPI_Errhandler users = MPI_ERRHANDLER_NULL;
@@ -84,7 +84,7 @@ class owned_communicator {
       if (forgotten == 0) throw;
       raise<transport_error>({why.what(), "; MPI libraries have a limited number of communicators, and ",
                               static_cast<int>(forgotten),
-                              " of failed spar::mpi objects could not be freed, because a rank has "
+                              " of failed communicators could not be freed, because a rank has "
                               "given up messages in flight"});
     }
   }

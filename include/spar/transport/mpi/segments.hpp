@@ -81,7 +81,7 @@ class mpi_segments {
     std::int64_t least = version << version_at | big_endian << order_at | wish;
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, comm), "MPI_Allreduce");
     if (least < 0)
-      raise<peer_failed>({"rank ", -1 - least, " has failed to construct its spar::mpi, so this rank has none either"});
+      raise<peer_failed>({"rank ", -1 - least, " has failed to make its communicator, so this rank has none either"});
     const std::int64_t oldest = std::max<std::int64_t>(least >> version_at, 1);
     if (oldest != version) {
       raise<mismatch>({"ranks have different versions of spar: one has version ", oldest,
