@@ -209,7 +209,7 @@ void for_each_system(const spar::tree_plans& plans, const auto& f) {
   f("allgather", compose(spar::gather_and_merge{}), for_all);
   f("dense", compose(), for_all);
   f("automatic", compose(), for_all);
-  f("nonzeros", compose(spar::selector::nonzeros{}), for_all);
+  f("nonzeros", compose(spar::selector::nonzeros{}), for_floating);
   f("flexreduce", compose(over, spar::chains{}), for_all);
   f("tree_dense", compose(over), for_all);
   f("tree_sparcml", compose(over, spar::quantile_owners{}), for_all);
