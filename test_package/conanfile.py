@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Builds and runs a program with the package."""
+"""Builds and runs programs with the package."""
 
 import os
 
@@ -25,4 +25,6 @@ class TestSpar(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "consumer"), env="conanrun")
+            compiled = self.dependencies[self.tested_reference_str].options.compiled
+            for program in ["consumer", "consumer_any"] if compiled else ["consumer"]:
+                self.run(os.path.join(self.cpp.build.bindir, program), env="conanrun")

@@ -14,6 +14,8 @@ class Spar(CMakePackage):
     version("0.1.0")
 
     variant("tools", default=False, description="Build spar_perf, spar_topology and libspar_mpi.so")
+    variant("compiled", default=False, description="Build the compiled library, for C++, C and Fortran")
+    variant("shared", default=False, when="+compiled", description="Build the compiled library as a shared library")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -30,3 +32,11 @@ class Spar(CMakePackage):
         return [self.define(f"SPAR_BUILD_{part}", False) for part in unused] + [
             self.define_from_variant("SPAR_BUILD_TOOLS", "tools")
         ]
+
+    @property
+    def build_targets(self):
+        targets = ["spar_tools"] if self.spec.satisfies("+tools") else []
+        if self.spec.satisfies("+compiled"):
+            targets += ["spar_compiled_shared" if self.spec.satisfies("+shared") else "spar_compiled"]
+            targets += ["spar_compiled_mpi"]
+        return targets

@@ -203,6 +203,14 @@ def check_package(work, environment):
         expect(calls > 1000, f"{flavour}: spar handled {calls} calls")
 
 
+def check_conan(work, environment):
+    """The recipe with the compiled library, which its test package uses, compiled fast."""
+    status = run(
+        """conan create spar -s compiler.cppstd=20 -o "spar/*:compiled=True" -o "spar/*:shared=True" --no-remote \\
+             -c tools.cmake.cmaketoolchain:extra_variables="{'CMAKE_CXX_FLAGS_RELEASE': '-O0'}" """, work, environment)
+    expect(status == 0, f"conan create with the compiled library: status {status}")
+
+
 def run(text, work, environment):
     print(re.sub("^", "+ ", text.rstrip(), flags=re.M), flush=True)
     return subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=work, env=environment).returncode
@@ -242,6 +250,8 @@ def main():
             expect(not spar_files(work), f"not removed: {spar_files(work)}")
         if text.startswith("spar/scripts/package") and section == "Debian package":
             check_package(work, environment)
+        if text.startswith("conan profile"):
+            check_conan(work, environment)
     if section == "Debian package":
         report = work / "report.json"
         expect(report.exists() and json.loads(report.read_text())["calls"] > 1000, "spar_preload wrote no report")
