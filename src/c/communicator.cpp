@@ -77,6 +77,17 @@ class threads_communicator final : public communicator {
   std::uint64_t divisions_ = 0;
 };
 
+/// Frees the communicator `comm` at its end, unless the program has done so.
+struct freed_at_end {
+  explicit freed_at_end(spar_comm handle) noexcept : comm(handle) {}
+  freed_at_end(const freed_at_end&) = delete;
+  ~freed_at_end() {
+    if (is_handle(kind::communicator, reinterpret_cast<std::uintptr_t>(comm)))
+      remove_handle(kind::communicator, reinterpret_cast<std::uintptr_t>(comm), "comm");
+  }
+  spar_comm comm;
+};
+
 } // namespace
 
 } // namespace spar::inline v0_1::c
@@ -108,12 +119,12 @@ int spar_run_threads(int ranks, int (*program)(spar_comm comm, void* context), v
     check_pointer(program, "program");
     const auto group = std::make_shared<thread_ranks>(ranks);
     group->group.run([&](threads& net) {
-      auto comm = handle_for<spar_comm>(std::make_shared<threads_communicator>(group, net.rank()));
-      const int status = program(comm, context);
-      const auto text = sentence("the program of rank ", net.rank(), " returned ", status, ": ", spar_error_text(comm));
-      if (is_handle(kind::communicator, reinterpret_cast<std::uintptr_t>(comm)))
-        remove_handle(kind::communicator, reinterpret_cast<std::uintptr_t>(comm), "comm");
-      if (status != SPAR_SUCCESS) throw program_failed(status, text.c_str());
+      const freed_at_end its(handle_for<spar_comm>(std::make_shared<threads_communicator>(group, net.rank())));
+      const int status = program(its.comm, context);
+      if (status != SPAR_SUCCESS)
+        throw program_failed(
+            status, sentence("the program of rank ", net.rank(), " returned ", status, ": ", spar_error_text(its.comm))
+                        .c_str());
     });
   });
 }

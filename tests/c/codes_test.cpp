@@ -38,6 +38,18 @@ TEST(codes_of_c, each_exception) {
   EXPECT_EQ(spar::c::guarded("f", nullptr, [] {}), SPAR_SUCCESS);
 }
 
+TEST(codes_of_c, a_program_of_cpp_throws) {
+  static spar_comm seen;
+  const auto throws = [](spar_comm comm, void*) -> int {
+    seen = comm;
+    throw std::runtime_error("out of paper");
+  };
+  EXPECT_EQ(spar_run_threads(1, throws, nullptr), SPAR_ERR_OTHER);
+  EXPECT_EQ(std::string(spar_error_text(nullptr)), "spar_run_threads: out of paper");
+  int rank = 0;
+  EXPECT_EQ(spar_comm_rank(seen, &rank), SPAR_ERR_INVALID_ARGUMENT); // the communicator was freed
+}
+
 TEST(codes_of_c, a_long_text_is_cut) {
   const std::string text(5000, 'x');
   EXPECT_EQ(spar::c::guarded("f", nullptr, [&] { throw spar::error(text); }), SPAR_ERR_OTHER);
