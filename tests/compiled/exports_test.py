@@ -4,7 +4,8 @@
 
 Links the archive of the compiled library into a shared library as CMake does. The shared library exports nothing but
 names of spar. A program of two shared objects with hidden names that call the library, and of one that is compiled
-from the headers alone, gets right sums, and errors that it catches by their types."""
+from the headers alone, gets right sums, and errors that it catches by their types; so does one executable of objects of
+both kinds with the archive."""
 
 import pathlib
 import re
@@ -34,14 +35,16 @@ with tempfile.TemporaryDirectory() as name:
     if foreign or not {"spar_allreduce", "typeinfo for spar::v0_1::invalid_argument"} <= set(exported):
         sys.exit(f"FAILED: {len(exported)} names, of which not spar's: {foreign[:10]}")
 
-    flags = ["-std=c++20", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wl,-rpath,$ORIGIN",
-             f"-I{ROOT}/include", ROOT / "tests/compiled/part.cpp"]
-    run(compiler, *flags, "-DSPAR_COMPILED", "-DPART=first", "libspar.so", "-o", "libfirst.so", cwd=work)
-    run(compiler, *flags, "-DSPAR_COMPILED", "-DPART=second", "libspar.so", "-o", "libsecond.so", cwd=work)
-    run(compiler, *flags, "-DPART=third", "-o", "libthird.so", cwd=work)
+    for part in ("first", "second", "third"):
+        kind = [] if part == "third" else ["-DSPAR_COMPILED"]
+        run(compiler, "-std=c++20", "-O0", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}/include", *kind, f"-DPART={part}",
+            "-c", ROOT / "tests/compiled/part.cpp", "-o", f"{part}.o", cwd=work)
+        library = [] if part == "third" else ["libspar.so", "-Wl,-rpath,$ORIGIN"]
+        run(compiler, "-shared", f"{part}.o", *library, "-pthread", "-o", f"lib{part}.so", cwd=work)
     (work / "main.cpp").write_text(
         "int first(); int second(); int third();\n"
         "int main() { return first() == 33 && second() == 33 && third() == 33 && first() == 33 ? 0 : 1; }\n")
-    run(compiler, "main.cpp", "-L.", "-lfirst", "-lsecond", "-lthird", "libspar.so", "-Wl,-rpath,$ORIGIN", "-o", "main",
-        cwd=work)
-    run("./main", cwd=work)
+    shared = ["-L.", "-lfirst", "-lsecond", "-lthird", "libspar.so", "-Wl,-rpath,$ORIGIN"]
+    for linked in (shared, ["first.o", "second.o", "third.o", archive], ["third.o", "second.o", "first.o", archive]):
+        run(compiler, "main.cpp", *linked, "-pthread", "-o", "main", cwd=work)
+        run("./main", cwd=work)
