@@ -265,6 +265,44 @@ TEST(bucketed_feedback, no_memory_is_allocated_after_the_first_step) {
 }
 #endif
 
+/// Steps whose backward pass computes 8 parts for 1 ms each. In turn: the buckets start after the last part.
+struct backward_pass {
+  bool computes, in_turn;
+
+  spar::task<void> operator()(spar::sim& net) const& {
+    constexpr std::size_t parts = 8, size = 50'000;
+    parameters layers;
+    for (std::size_t i = 0; i < parts; ++i) layers.push_back({"layer " + std::to_string(i), size});
+    std::vector<float> x(parts * size);
+    spar::bucketed_feedback<spar::sim, float, ok_topk> feedback(net, layers, {.bucket_bytes = 1},
+                                                                {.select = {.density = 0.05}});
+    std::mt19937_64 random(static_cast<std::uint64_t>(net.rank()));
+    for (int step = 0; step < 4; ++step) {
+      for (float& value : x) value = static_cast<float>(random() % 1000);
+      for (std::size_t i = 0; i < parts; ++i) {
+        if (computes) co_await net.sleep(1e-3);
+        if (!in_turn) feedback.start(i, std::span(x).subspan(i * size, size));
+      }
+      for (std::size_t i = 0; in_turn && i < parts; ++i) feedback.start(i, std::span(x).subspan(i * size, size));
+      auto ended = feedback.ended();
+      co_await std::move(ended);
+    }
+  }
+};
+
+#ifndef SPAR_SANITIZES_THREADS
+TEST(bucketed_feedback, hides_most_of_the_communication_behind_a_longer_computation) {
+  const auto seconds = [](bool computes, bool in_turn) {
+    return run_sim(4, backward_pass{computes, in_turn}, {.latency = 2e-5, .bandwidth = 1.25e8}); // 1 Gbit/s
+  };
+  const double computation = 4 * 8 * 1e-3, communication = seconds(false, true);
+  const double in_turn = seconds(true, true), overlapped = seconds(true, false);
+  EXPECT_LT(communication, computation);
+  EXPECT_NEAR(in_turn, computation + communication, 1e-3 * in_turn);
+  EXPECT_GT((in_turn - overlapped) / communication, 0.7); // at most, all but the last of 8 parts
+}
+#endif
+
 template <class F>
 std::string error_of(F f) {
   try {
@@ -550,8 +588,13 @@ TEST(bucketed_feedback, may_outlive_its_communicator) {
     spar::thread_group group{1};
     first.emplace(group.rank(0), one, spar::fusion_options{}, spar::topka_allreduce{.select = {.k = 1}});
   }
-  EXPECT_EQ(error_of([&] { first->ready("a", a); }),
-            "the communicator of this bucketed_feedback has been destroyed; construct another one");
+  const char* const text = "the communicator of this bucketed_feedback has been destroyed; construct another one";
+  EXPECT_EQ(error_of([&] { first->ready("a", a); }), text);
+  EXPECT_EQ(error_of([&] { first->start(0, a); }), text);
+  EXPECT_EQ(error_of([&] { first->wait(); }), text);
+  EXPECT_EQ(error_of([&] { (void)first->ended(); }), text);
+  EXPECT_EQ(error_of([&] { first->rebuild(one, 100); }), text);
+  EXPECT_EQ(error_of([&] { first->load(first->save()); }), text);
   EXPECT_NO_THROW((void)first->save());
 }
 

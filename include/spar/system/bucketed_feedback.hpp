@@ -329,6 +329,7 @@ class bucketed_feedback {
 
   detail::in_bucket<Algorithm> algorithm_of_bucket() const { return {algorithm_, &rounds_.list().shape}; }
   list_type list_of(std::span<const parameter> parameters, std::size_t bucket_bytes) {
+    rounds_.prefix().check_communicator();
     if (parameters.empty()) raise<invalid_argument>({"there are no parameters; expected at least one"});
     list_type list{detail::bucket_shape(bucket_bytes)};
     for (const parameter& p : parameters) {

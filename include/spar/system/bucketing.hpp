@@ -50,12 +50,13 @@ class call_prefix : public link {
     join_before(others);
   }
   ~call_prefix() { leave(); }
-  /// Throws `invalid_argument` if the communicator, which takes all prefixes out of its ring, has been destroyed.
+  /// Whether the communicator still exists, which otherwise has taken all prefixes out of its ring.
+  [[nodiscard]] bool has_communicator() const noexcept { return &after() != this; }
+  /// Throws `invalid_argument` if the communicator has been destroyed.
   void check_communicator() const {
-    if (&after() == this)
+    if (!has_communicator())
       raise<invalid_argument>({"the communicator of this ", owner_, " has been destroyed; construct another one"});
   }
-  [[nodiscard]] const char* owner() const noexcept { return owner_; }
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
@@ -251,6 +252,7 @@ class bucket_rounds {
   }
   /// The same for coroutines. Throws `invalid_argument` at once if a tensor is not ready.
   task<void> ended() {
+    prefix_.check_communicator();
     check_ready();
     return await_all(*net_, this);
   }
@@ -274,16 +276,19 @@ class bucket_rounds {
     if (t.is_ready)
       raise<invalid_argument>({t.label, " was marked as ready twice in one round; call wait() before the next round"});
   }
-  /// Throws `invalid_argument` if a tensor is not ready. On a dead communicator, the round ends nevertheless.
+  /// Throws `invalid_argument` if a tensor is not ready. Without a living communicator, the round ends nevertheless.
   void check_ready() const {
-    if (net_->node().dead()) return;
+    if (!prefix_.has_communicator() || net_->node().dead()) return;
     for (const auto& t : list_.tensors) {
       if (!t.is_ready)
         raise<invalid_argument>({t.label, " is not ready, so wait() cannot end the round; call ready() for it first"});
     }
   }
   void check_started(const bucket_type& b) const {
-    if (!b.call) net_->node().failure().raise_peer_failed();
+    if (b.call) return;
+    prefix_.check_communicator();
+    const rank_lock lock(net_->node().shared());
+    net_->node().failure().raise_peer_failed();
   }
   template <class StartCall>
   void start(bucket_type& b, std::span<T> x, const StartCall& start_call) {
