@@ -172,6 +172,13 @@ struct feedback_overlap final : exchange {
 /// per value. With a few ranks that select 1 % each, SparCML itself would choose a sparse sum and quantise nothing.
 using sparcml_q4 = spar::quantised_sparcml<float, 4>;
 
+/// The same with the largest entries of every 512 consecutive ones (SparCML, section 8.4) instead of the largest of
+/// all.
+using bucket_q4 =
+    spar::error_feedback<float, spar::composition<spar::selector::bucket_topk,
+                                                  spar::storage::then<spar::storage::coo, spar::storage::qsgd<4>>,
+                                                  spar::flat, spar::dsar_split>>;
+
 /// Ok-Topk whose messages carry indices as gaps, and values as differences, with `Mantissa` bits of the mantissa: all,
 /// or 7, the precision of bfloat16. By the schedule `pruned_owners`, ranks send only what can win.
 template <unsigned Mantissa, class Schedule = spar::balanced_owners>
@@ -215,6 +222,8 @@ template <class Reduce>
 std::unique_ptr<exchange> top_k(const setting& its) {
   typename Reduce::algorithm_type algorithm{};
   algorithm.select.k = its.k;
+  if constexpr (requires { algorithm.select.bucket; }) // k of a bucket
+    algorithm.select.k = std::max<std::uint64_t>(1, (its.k * algorithm.select.bucket + its.n / 2) / its.n);
   return std::make_unique<by_feedback<Reduce>>(algorithm);
 }
 
@@ -237,6 +246,7 @@ constexpr std::array known_systems{
     known_system{"topka", '@', top_k<spar::topka<float>>},
     known_system{"gaussiank", '@', top_k<spar::gaussiank<float>>},
     known_system{"sparcml_q4", '@', top_k<sparcml_q4>},
+    known_system{"bucket_q4", '@', top_k<bucket_q4>},
     known_system{"gtopk", '@', top_k<spar::gtopk<float>>},
     known_system{"ok_topk", '@', top_k<spar::ok_topk<float>>},
     known_system{"ok_topk+coded", '@', top_k<coded_ok_topk<52>>},

@@ -46,7 +46,7 @@ with tempfile.TemporaryDirectory() as directory:
     # Every system, through the script.
     few = "--limit 1000 --epochs 2 --batch 16".split()
     every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded"]
-    every += ["ok_topk+coded:bf16", "ok_topk+pruned", "ok_topk@0.02", "ok_topk+coded:bf16@0.02"]
+    every += ["ok_topk+coded:bf16", "ok_topk+pruned", "ok_topk@0.02", "ok_topk+coded:bf16@0.02", "bucket_q4"]
     every += ["ring+zfp:8", "rec_doubling+qsgd:8", "two_shot+mx:e2m1", "two_shot+bound:1e-2", "ring+bound:1e-2"]
     every += ["dense+overlap", "topka+overlap", "ok_topk+overlap", "ok_topk+overlap@0.02"]
     few += ["--part", "30000"]
