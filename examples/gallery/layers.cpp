@@ -24,14 +24,14 @@ int main() {
   ranks.run([](spar::threads& net) {
     // The layers in the order in which back-propagation computes their gradients.
     const std::vector<spar::parameter> model{{"head", 100}, {"fc2", 2000}, {"fc1", 8000}, {"embedding", 4000}};
+    std::mt19937 noise(static_cast<unsigned>(net.rank()));
+    std::uniform_real_distribution<float> error(-0.2F, 0.2F);
+    std::vector<std::vector<float>> weights, gradient; // live longer than the buckets, which borrow the gradients
+    for (const auto& p : model) weights.emplace_back(p.size), gradient.emplace_back(p.size);
     spar::bucketed_feedback<spar::threads, float, spar::ok_topk_allreduce<>, spar::average> gradients(
         net, model, {.bucket_bytes = 16 << 10}, {.select = {.density = 0.02}});
     const spar::progress_thread progress(net); // buckets make progress while this thread computes
 
-    std::mt19937 noise(static_cast<unsigned>(net.rank()));
-    std::uniform_real_distribution<float> error(-0.2F, 0.2F);
-    std::vector<std::vector<float>> weights, gradient;
-    for (const auto& p : model) weights.emplace_back(p.size), gradient.emplace_back(p.size);
     const float before = loss_of(weights);
     for (int step = 0; step < steps; ++step) {
       for (std::size_t l = 0; l < model.size(); ++l) { // the backward pass

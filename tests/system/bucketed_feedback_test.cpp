@@ -580,6 +580,22 @@ TEST(bucketed_feedback, a_bucket_that_stays_keeps_its_thresholds) {
   });
 }
 
+TEST(bucketed_feedback, that_a_coroutine_cannot_await_loses_nothing) {
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    const parameters two{{"a", 2}, {"b", 1}};
+    std::vector<float> a{1, 5}, b{2};
+    small feedback(net, two, {}, {.select = {.k = 1}});
+    const spar::progress_thread progress(net);
+    feedback.ready("a", a);
+    feedback.ready("b", b);
+    EXPECT_THROW(spar::run_until_done(net, feedback.ended()), spar::error); // coroutines need a rank without a thread
+    feedback.wait();
+    EXPECT_EQ(a, (std::vector<float>{0, 10}));
+    EXPECT_EQ(feedback.residual("b")[0], 2);
+  });
+}
+
 TEST(bucketed_feedback, may_outlive_its_communicator) {
   std::optional<small> first;
   const parameters one{{"a", 2}};

@@ -132,10 +132,10 @@ inline std::vector<saved_bucket> read_buckets(std::span<const std::byte> saved) 
 /// have a `density`, because a number `k` would apply to each bucket.
 ///
 /// Residuals belong to parameters: `rebuild`, `load` and `take_over` move them to other buckets. If a call fails, the
-/// residual and the state of its bucket stay as they were, and so do the gradients of a bucket with several parameters.
-/// Other buckets may have been reduced. A step allocates no memory if an earlier step with the same buckets had as
-/// many nonzeros and as many buckets in flight at once. `ready`, `start`, `wait` and `ended` may throw the \ref
-/// call_errors.
+/// residual and the state of its bucket stay as they were, and so do the gradients of a bucket with several parameters
+/// for which the program has called `ready`. Other buckets may have been reduced. A step allocates no memory if an
+/// earlier step with the same buckets had as many nonzeros and as many buckets in flight at once. `ready`, `start`,
+/// `wait` and `ended` may throw the \ref call_errors.
 template <communicates Net, element T, class Algorithm, reduction<T> Op = sum, index_type Index = std::uint32_t>
 class bucketed_feedback {
   using reducer_type = error_feedback<T, detail::in_bucket<Algorithm>, Index>;
@@ -176,7 +176,8 @@ class bucketed_feedback {
   /// of one, the cause if this rank knows it, after the results of the others have been written.
   void wait() { rounds_.wait(); }
   /// The same for coroutines, such as the ranks of a simulator: `co_await gradients.ended();`. The object must outlive
-  /// the task. Throws `invalid_argument` if a parameter is not ready.
+  /// the task. Throws `invalid_argument` if a parameter is not ready. If the communicator has a progress thread,
+  /// `co_await` throws `error`, and the program may still call `wait()`.
   task<void> ended() { return rounds_.ended(); }
   /// Makes progress without blocking, and returns whether a bucket is in flight. May throw what
   /// `communicator_rank::progress` throws.

@@ -250,7 +250,8 @@ class bucket_rounds {
     }
     error.rethrow();
   }
-  /// The same for coroutines. Throws `invalid_argument` at once if a tensor is not ready.
+  /// The same for coroutines. Throws `invalid_argument` at once if a tensor is not ready. With a progress thread, the
+  /// task throws `error`, and the program may still call `wait()`.
   task<void> ended() {
     prefix_.check_communicator();
     check_ready();
@@ -307,6 +308,9 @@ class bucket_rounds {
     for (auto& t : list_.tensors_of(b)) t.is_ready = false;
   }
   static task<void> await_all(Net&, bucket_rounds* all) {
+    for (const bucket_type& b : all->list_.buckets) {
+      if (b.call) (void)b.call->await_ready(); // if calls cannot be awaited, throws before the round ends
+    }
     bucket_error error;
     for (bucket_type& b : all->list_.buckets) {
       try {
