@@ -12,6 +12,8 @@ SAME = r"""__x86_64__ __aarch64__ __GNUC__ __clang__ __FLT16_MAX__ OPEN_MPI MPIC
            __has_include __CUDA_ARCH__""".split()
 # Macros that differ, where they change no class and no result of a function, or only names that other files lack.
 ALLOWED = {
+    ("collective/allreduce/cheapest.hpp", "SPAR_COMPILED"): "names instances that the compiled library also has",
+    ("collective/topk/balanced_owners.hpp", "SPAR_COMPILED"): "names instances that the compiled library also has",
     ("core/element.hpp", "__STDCPP_BFLOAT16_T__"): "adds the type bfloat16, which files without the macro cannot name",
     ("core/non_finite.hpp", "__FINITE_MATH_ONLY__"): "compares numbers by their bits, with the same results",
     ("core/compiler.hpp", "__CUDACC__"): "lets device code call a function of the host",

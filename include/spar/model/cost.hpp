@@ -93,41 +93,75 @@ double seconds_recursive_doubling(const network_model& net, const call_shape& p,
 
 /// The number of parts, 1 or 2, in which recursive doubling of a call of the shape `p` is expected to be the fastest;
 /// `recursive_doubling` divides only streams that are encoded.
-std::uint64_t parts_of_doubling(const network_model& net, const call_shape& p) noexcept;
+inline std::uint64_t parts_of_doubling(const network_model& net, const call_shape& p) noexcept {
+  return p.coding > 0 && seconds_recursive_doubling(net, p, 2) < seconds_recursive_doubling(net, p, 1) ? 2 : 1;
+}
 
 namespace detail {
 
 /// The time in which a rank encodes a message to each other rank, with `bytes` bytes in all, and decodes as many that
 /// arrive. Encoding and decoding take `coding` seconds, in which all messages but one may travel.
-double seconds_of_exchange(const network_model& net, const call_shape& p, double bytes, double coding) noexcept;
+inline double seconds_of_exchange(const network_model& net, const call_shape& p, double bytes, double coding) noexcept {
+  const auto messages = static_cast<double>(p.ranks - 1);
+  const double transfer = messages * message_overhead(net) + bytes * net.beta;
+  return shared_latency(net) + std::max(transfer, coding) + std::min(transfer, coding) / messages;
+}
 
 } // namespace detail
 
 /// Expected seconds of the split phase of a call of the shape `p`: a rank sends P - 1 messages, which together contain
 /// (P - 1) / P of its entries, and receives as many. It encodes and decodes one message while another is on the way.
-double seconds_split(const network_model& net, const call_shape& p) noexcept;
+inline double seconds_split(const network_model& net, const call_shape& p) noexcept {
+  if (p.ranks < 2) return 0;
+  const double sent = p.others() * p.k;
+  return detail::seconds_of_exchange(net, p, sent * p.entry_bytes(), sent * p.coding);
+}
 
 /// Expected seconds of a call of the shape `p` by the SSAR split-allgather. In the split phase, each rank merges P k /
 /// P = k entries of its block, in ceil(log2 P) levels. In the allgather, each rank encodes its own block, and decodes,
 /// copies and checks the entries of the others' blocks as they arrive.
-double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept;
+inline double seconds_ssar_split(const network_model& net, const call_shape& p) noexcept {
+  const double result = p.expected_union(p.ranks);
+  return seconds_split(net, p) + p.k * net.gamma_sparse * std::max(1.0, p.rounds()) + p.rounds() * net.alpha +
+         net.beta * p.others() * result * p.entry_bytes() + result * (net.gamma_sparse + p.coding) / 2;
+}
 
 /// Expected seconds of a call of the shape `p` by the DSAR split-allgather. In its second phase, each value takes
 /// `second_phase_bytes` bytes: 4 for floats, Bits / 8 for QSGD.
-double seconds_dsar_split(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept;
+inline double seconds_dsar_split(const network_model& net, const call_shape& p, double second_phase_bytes) noexcept {
+  return seconds_split(net, p) + call_shape::scatter_seconds(net, p.k) +
+         p.n / static_cast<double>(p.ranks) * net.gamma_dense + p.rounds() * net.alpha +
+         net.beta * p.others() * p.n * second_phase_bytes;
+}
 
 /// Expected seconds of a call of the shape `p` by recursive doubling with dense vectors.
-double seconds_dense_recursive_doubling(const network_model& net, const call_shape& p) noexcept;
+inline double seconds_dense_recursive_doubling(const network_model& net, const call_shape& p) noexcept {
+  const double extra = p.power_of_two() ? 0 : 1; // the fold adds two rounds, and ceil(log2 P) includes one of them
+  return (p.rounds() + extra) * (net.alpha + net.beta * p.n * p.value_bytes) + p.rounds() * p.n * net.gamma_dense;
+}
 
 /// Expected seconds of a call of the shape `p` by Rabenseifner's algorithm: a reduce-scatter by recursive halving and
 /// an allgather by recursive doubling, both among 2^floor(log2 P) ranks, plus a fold if P is not a power of two.
-double seconds_rabenseifner(const network_model& net, const call_shape& p) noexcept;
+inline double seconds_rabenseifner(const network_model& net, const call_shape& p) noexcept {
+  const auto active = std::bit_floor(static_cast<std::uint64_t>(p.ranks));
+  const double rounds = static_cast<double>(std::bit_width(active) - 1);
+  const double sent = 1.0 - 1.0 / static_cast<double>(active);
+  double seconds = 2 * rounds * net.alpha + 2 * sent * p.n * p.value_bytes * net.beta + sent * p.n * net.gamma_dense;
+  if (!p.power_of_two()) seconds += 2 * (net.alpha + net.beta * p.n * p.value_bytes) + p.n * net.gamma_dense;
+  return seconds;
+}
 
 /// Expected seconds of a call of the shape `p` by the ring with dense vectors: 2 (P - 1) messages of n / P values.
-double seconds_ring(const network_model& net, const call_shape& p) noexcept;
+inline double seconds_ring(const network_model& net, const call_shape& p) noexcept {
+  return 2 * static_cast<double>(p.ranks - 1) * net.alpha + 2 * p.others() * p.n * p.value_bytes * net.beta +
+         p.others() * p.n * net.gamma_dense;
+}
 
 /// Expected seconds of a call of the shape `p` by the fastest of these three algorithms for dense vectors.
-double seconds_dense(const network_model& net, const call_shape& p) noexcept;
+inline double seconds_dense(const network_model& net, const call_shape& p) noexcept {
+  return std::min(seconds_dense_recursive_doubling(net, p),
+                  std::min(seconds_rabenseifner(net, p), seconds_ring(net, p)));
+}
 
 } // namespace spar::inline v0_1
 

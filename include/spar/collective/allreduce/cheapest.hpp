@@ -17,6 +17,7 @@
 #include <spar/model/cost.hpp>
 #include <spar/storage/kernel/nonzero.hpp>
 #include <spar/storage/storage.hpp>
+#include <spar/transport/threads.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -102,12 +103,7 @@ struct cheapest {
   /// Allreduce of streams. Adds the rounding errors of this rank's encodings to `residual`, unless `residual` is empty.
   template <transport Net, element T, index_type Index, reduction<T> Op, class Storage = storage::coo>
   task<sparse_stream<T, Index>> operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store = {},
-                                           residual_view<T> residual = {}) const& {
-    return sum_if_short(net, mine, op,
-                        [this, net, mine, op, store, residual, among = stream_algorithms()](std::uint64_t k) mutable {
-                          return start_fastest(among, net, mine, op, store, residual, k);
-                        });
-  }
+                                           residual_view<T> residual = {}) const&;
 
   /// Allreduce of dense values in place. Adds the rounding errors of this rank's encodings to `residual`, unless
   /// `residual` is empty.
@@ -276,24 +272,7 @@ struct cheapest {
     return {ranks, static_cast<double>(n), static_cast<double>(n), sizeof(T), 4};
   }
   template <transport Net, element T, class Op>
-  task<void> plain(channel<Net> net, std::span<T> x, Op op) const& {
-    const call_shape call = dense_shape<T>(net.size(), x.size());
-    const network_model model = model_of(net);
-    const double by_doubling = seconds_dense_recursive_doubling(model, call);
-    const double by_halving = seconds_rabenseifner(model, call);
-    // The factor 0.99 prefers the ring if the model expects nearly equal times. On real networks, the ring's messages,
-    // which go one way on each connection, are faster than pairwise exchanges, but the model does not show that.
-    const double by_ring = 0.99 * seconds_ring(model, call);
-    const recursive_doubling doubling;
-    const rabenseifner halving;
-    const ring around;
-    const auto start = [&] {
-      if (by_doubling <= by_halving && by_doubling <= by_ring) return doubling(net, x, op);
-      return by_halving <= by_ring ? halving(net, x, op) : around(net, x, op);
-    };
-    auto running = start();
-    co_await std::move(running);
-  }
+  task<void> plain(channel<Net> net, std::span<T> x, Op op) const&;
 
   /// Reduces the dense values `x` for `reduce_nonzeros`. Returns an empty stream: `x` has all of the result.
   template <transport Net, element T, class Op>
@@ -328,5 +307,43 @@ struct cheapest {
     co_await std::move(running);
   }
 };
+
+template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
+task<sparse_stream<T, Index>> cheapest::operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store,
+                                                   residual_view<T> residual) const& {
+  return sum_if_short(net, mine, op,
+                      [this, net, mine, op, store, residual, among = stream_algorithms()](std::uint64_t k) mutable {
+                        return start_fastest(among, net, mine, op, store, residual, k);
+                      });
+}
+
+template <transport Net, element T, class Op>
+task<void> cheapest::plain(channel<Net> net, std::span<T> x, Op op) const& {
+  const call_shape call = dense_shape<T>(net.size(), x.size());
+  const network_model model = model_of(net);
+  const double by_doubling = seconds_dense_recursive_doubling(model, call);
+  const double by_halving = seconds_rabenseifner(model, call);
+  // The factor 0.99 prefers the ring if the model expects nearly equal times. On real networks, the ring's messages,
+  // which go one way on each connection, are faster than pairwise exchanges, but the model does not show that.
+  const double by_ring = 0.99 * seconds_ring(model, call);
+  static constexpr recursive_doubling doubling; // the tasks refer to these objects
+  static constexpr rabenseifner halving;
+  static constexpr ring around;
+  if (by_doubling <= by_halving && by_doubling <= by_ring) return doubling(net, x, op);
+  return by_halving <= by_ring ? halving(net, x, op) : around(net, x, op);
+}
+
+#ifdef SPAR_COMPILED // the library has these functions (src/schedules), so programs need not compile them
+extern template task<void> cheapest::plain(channel<threads_port>, std::span<float>, sum) const&;
+extern template task<void> cheapest::plain(channel<threads_port>, std::span<double>, sum) const&;
+extern template task<sparse_stream<float, std::uint32_t>> cheapest::operator()(channel<threads_port>,
+                                                                               stream_view<float, std::uint32_t>, sum,
+                                                                               storage::coo,
+                                                                               residual_view<float>) const&;
+extern template task<sparse_stream<double, std::uint32_t>> cheapest::operator()(channel<threads_port>,
+                                                                                stream_view<double, std::uint32_t>, sum,
+                                                                                storage::coo,
+                                                                                residual_view<double>) const&;
+#endif
 
 } // namespace spar::inline v0_1

@@ -11,6 +11,8 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/storage/storage.hpp>
+#include <spar/topology/flat.hpp>
+#include <spar/transport/threads.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -71,36 +73,7 @@ struct balanced_owners {
   /// the sum is in the result.
   template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
   task<selected_sum<T, Index>> reduce(channel<Net> net, selected_call<Topology, Storage, T, state, report> call,
-                                      sparse_stream<T, Index> mine, Op op) const& {
-    if constexpr (straight_topology<Topology>) net = net.in_order(call.over.order());
-    const std::uint64_t n = mine.dimension();
-    // On a tree, ranks also encode partial sums. `lost` collects all rounding errors of this rank's encodings. Only the
-    // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
-    // back, so the rounding lost nothing.
-    constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
-    buffer<T> lost(net.memory(), rounds_on_the_way ? n : 0);
-    std::fill_n(lost.data(), lost.size(), T{});
-    const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : call.residual;
-
-    constexpr bool limited = has_quotas<Topology, Storage>;
-    owners_call owners(net, mine.view(), call.over.owners(n, net.size()), call, tau, limited);
-    const auto send_to_owners = [&](block_quotas& quotas) {
-      if constexpr (limited)
-        return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors, quotas);
-      else
-        return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors);
-    };
-    sparse_stream<T, Index> sums = co_await owners.exchange(send_to_owners);
-    if (sums.is_dense()) sums = co_await net.work().to_sparse(sums.view(), op);
-    co_await owners.count(sums);
-    co_await owners.threshold(sums);
-    sparse_stream<T, Index> sum =
-        co_await gather_shares(net, call.over, std::move(sums), owners.boundaries(), owners.shares(),
-                               call.report.evened_out, call.store, call.residual);
-    net.work().put_back_unlisted(mine, std::as_const(sum).indices(), call.residual);
-    if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), call.residual);
-    co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
-  }
+                                      sparse_stream<T, Index> mine, Op op) const&;
 
  private:
   /// Whether ranks send entries within quotas. On a tree, ranks add up the entries of each block in every call, and
@@ -116,5 +89,50 @@ struct balanced_owners {
     residual.add(coo_span<T, Index>{indices, lost.first(count)});
   }
 };
+
+template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
+task<selected_sum<T, Index>> balanced_owners::reduce(channel<Net> net,
+                                                     selected_call<Topology, Storage, T, state, report> call,
+                                                     sparse_stream<T, Index> mine, Op op) const& {
+  if constexpr (straight_topology<Topology>) net = net.in_order(call.over.order());
+  const std::uint64_t n = mine.dimension();
+  // On a tree, ranks also encode partial sums. `lost` collects all rounding errors of this rank's encodings. Only the
+  // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
+  // back, so the rounding lost nothing.
+  constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
+  buffer<T> lost(net.memory(), rounds_on_the_way ? n : 0);
+  std::fill_n(lost.data(), lost.size(), T{});
+  const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : call.residual;
+
+  constexpr bool limited = has_quotas<Topology, Storage>;
+  owners_call owners(net, mine.view(), call.over.owners(n, net.size()), call, tau, limited);
+  const auto send_to_owners = [&](block_quotas& quotas) {
+    if constexpr (limited)
+      return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors, quotas);
+    else
+      return reduce_to_owners(net, call.over, mine.view(), owners.boundaries(), op, call.store, errors);
+  };
+  sparse_stream<T, Index> sums = co_await owners.exchange(send_to_owners);
+  if (sums.is_dense()) sums = co_await net.work().to_sparse(sums.view(), op);
+  co_await owners.count(sums);
+  co_await owners.threshold(sums);
+  sparse_stream<T, Index> sum =
+      co_await gather_shares(net, call.over, std::move(sums), owners.boundaries(), owners.shares(),
+                             call.report.evened_out, call.store, call.residual);
+  net.work().put_back_unlisted(mine, std::as_const(sum).indices(), call.residual);
+  if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), call.residual);
+  co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
+}
+
+#ifdef SPAR_COMPILED // the library has these functions (src/schedules), so programs need not compile them
+extern template task<selected_sum<float, std::uint32_t>>
+    balanced_owners::reduce(channel<threads_port>,
+                            selected_call<flat, storage::coo, float, owners_state, owners_report>,
+                            sparse_stream<float, std::uint32_t>, sum) const&;
+extern template task<selected_sum<double, std::uint32_t>>
+    balanced_owners::reduce(channel<threads_port>,
+                            selected_call<flat, storage::coo, double, owners_state, owners_report>,
+                            sparse_stream<double, std::uint32_t>, sum) const&;
+#endif
 
 } // namespace spar::inline v0_1
