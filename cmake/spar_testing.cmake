@@ -13,17 +13,21 @@ endif()
 if(NOT GTest_FOUND)
   spar_missing("unit tests" "no GoogleTest")
 else()
-  # Small tests spend most of their compile time on gtest.h and spar's headers, so all tests with the same flags share
-  # one precompiled header.
-  spar_add_precompiled(spar_test_base LIBRARIES GTest::gtest HEADERS <gtest/gtest.h> <spar/spar.hpp>)
-  add_library(spar_test_support STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/support/disagreements.cpp"
-                                                       "${PROJECT_SOURCE_DIR}/tests/support/ranks.cpp")
+  # What all tests link: the runtime, and what runs their ranks.
+  add_library(
+    spar_test_support STATIC EXCLUDE_FROM_ALL
+    "${PROJECT_SOURCE_DIR}/tests/support/disagreements.cpp" "${PROJECT_SOURCE_DIR}/tests/support/ranks.cpp"
+    $<TARGET_OBJECTS:spar_runtime>)
   target_link_libraries(spar_test_support PUBLIC spar_development)
   target_include_directories(spar_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(spar_test_support PUBLIC SPAR_COMPILED)
+  # Small tests spend most of their compile time on gtest.h and spar's headers, so all tests with the same flags share
+  # one precompiled header.
+  spar_add_precompiled(spar_test_base LIBRARIES GTest::gtest spar_test_support HEADERS <gtest/gtest.h> <spar/spar.hpp>)
   foreach(flavour IN LISTS spar_mpi_flavours)
     spar_add_precompiled(
       spar_test_base_${flavour} SOURCE "${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp"
-      LIBRARIES GTest::gtest spar_mpi_${flavour}
+      LIBRARIES GTest::gtest spar_mpi_${flavour} spar_test_support
       HEADERS <gtest/gtest.h> <spar/spar.hpp> <spar/mpi.hpp>)
   endforeach()
 endif()
@@ -70,7 +74,7 @@ endfunction()
 set(spar_cross_tests "^(core|runtime|storage|selector)/|^(transport/messages|conformance/nonblocking|fuzz/coded)$")
 
 # spar_add_test(layer/name [SOURCES file...] [LIBRARIES lib...] [TIMEOUT seconds] [LABELS label...] [FULL] [LARGE]
-#               [ONE_THREAD] [KERNEL] [PLAIN] [EXTENDED])
+#               [ONE_THREAD] [KERNEL] [PLAIN] [EXTENDED] [COMPILED] [HEADER_ONLY])
 # Adds a GoogleTest program from layer/name_test.cpp (or the SOURCES) as the test layer.name.
 #   LARGE       the quick set omits the test in presets with sanitizers
 #   ONE_THREAD  omitted under the thread sanitizer
@@ -78,9 +82,11 @@ set(spar_cross_tests "^(core|runtime|storage|selector)/|^(transport/messages|con
 #   PLAIN       omitted under any sanitizer: the test observes what sanitizers change, differs from another test only
 #               by a type, or only evaluates types
 #   EXTENDED    the quick set omits some cases also when it compiles the test, because these take long to compile
+#   COMPILED    links the compiled library, not only its runtime
+#   HEADER_ONLY compiles the runtime, as a program that links nothing does; the test cannot use support/ranks.hpp
 function(spar_add_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN;EXTENDED;COMPILED" "TIMEOUT"
-                        "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;ONE_THREAD;KERNEL;PLAIN;EXTENDED;COMPILED;HEADER_ONLY"
+                        "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT GTest_FOUND
      OR (SPAR_SANITIZE AND arg_PLAIN)
      OR (CMAKE_CROSSCOMPILING AND NOT path MATCHES "${spar_cross_tests}")
@@ -100,13 +106,17 @@ function(spar_add_test path)
      OR (spar_large_only AND NOT arg_LARGE))
     set(full FULL)
   endif()
+  set(linked spar_test_support)
+  set(precompiled spar_test_base)
   if(arg_COMPILED)
-    spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_compiled
-                     ${arg_LIBRARIES} PRECOMPILED NONE ${full})
-  else()
-    spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main spar_test_support
-                     ${arg_LIBRARIES} PRECOMPILED spar_test_base ${full})
+    set(linked spar_compiled)
+  elseif(arg_HEADER_ONLY)
+    set(linked "")
+    set(precompiled spar_precompiled)
   endif()
+  spar_add_program(${test_target}_test SOURCES ${arg_SOURCES} LIBRARIES GTest::gtest_main ${linked} ${arg_LIBRARIES}
+                   PRECOMPILED ${precompiled} ${full})
+  target_include_directories(${test_target}_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   if(arg_LARGE)
     spar_lighten(${test_target}_test)
   endif()
@@ -261,7 +271,8 @@ function(spar_add_mpi_test path)
     set(compiled "")
     if(arg_COMPILED)
       set(compiled spar_compiled_mpi_${flavour})
-    elseif(NOT arg_OWN_MAIN)
+    endif()
+    if(NOT arg_OWN_MAIN)
       set(precompiled spar_test_base_${flavour})
     elseif(arg_LARGE)
       set(precompiled spar_precompiled) # which the quick set compiles anyway

@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 FOLDERS = [ROOT / "include", ROOT / "tests", ROOT / "tools"]
+RUNTIME = [ROOT / "src" / name for name in ("any/transport.cpp", "runtime.cpp", "text.cpp")]
 DECLARED = re.compile(
     r"^(?:  )?(?:\w[\w:<>,&*\[\]() ]* )?(?:(?:struct|class|concept|using) (\w+)|(\w+)\()", re.MULTILINE
 )
@@ -90,12 +91,13 @@ def programs(build):
 
 def sources_of(build, program):
     """The sources of a program and of the libraries of the build folder with which the program is linked, except those
-    in tests/support, with which every test is linked: a test that uses them includes their headers."""
+    in tests/support and of the runtime, with which most tests are linked: a test that uses them includes their
+    headers."""
     command = ["ninja", "-C", build, "-t", "inputs", program]
     inputs = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
-    files = [Path(build, line) for line in inputs if line.endswith((".cpp", ".cu", ".c"))]
+    files = [Path(build, line) for line in inputs if line.endswith((".cpp", ".cxx", ".cu", ".c"))]
     own = [f.resolve() for f in files if f.is_file() and f.is_relative_to(ROOT)]
-    return [f for f in own if f.parent != ROOT / "tests/support" and f.name != "precompiled.cpp"]
+    return [f for f in own if f.parent != ROOT / "tests/support" and f not in RUNTIME and f.name != "precompiled.cpp"]
 
 
 def main():
