@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 FOLDERS = [ROOT / "include", ROOT / "tests", ROOT / "tools"]
 RUNTIME = [ROOT / "src" / name for name in ("any/transport.cpp", "runtime.cpp", "text.cpp")]
+RUNTIME += (ROOT / "src/schedules").glob("*.cpp")
 DECLARED = re.compile(
     r"^(?:  )?(?:\w[\w:<>,&*\[\]() ]* )?(?:(?:struct|class|concept|using) (\w+)|(\w+)\()", re.MULTILINE
 )

@@ -39,6 +39,11 @@ if not shutil.which("gfortran"):
 with tempfile.TemporaryDirectory() as name:
     work = pathlib.Path(name)
     module = pathlib.Path(folder) / "spar.f90"
+    # gfortran keeps lengths of texts that functions return in memory that threads share.
+    run("gfortran", "-frecursive", "-fdump-tree-original", "-c", module, "-o", "module.o", cwd=work)
+    tree = next(work.glob("*.original")).read_text()
+    expect(not re.search(r"static integer\(kind=8\) slen", tree), "the module keeps a length between calls")
+
     status, said = run("gfortran", *WARNINGS, module, ROOT / "tests/fortran/interface_test.f90", library, "-lstdc++",
                        "-lpthread", "-o", "interface", cwd=work)
     expect(status == 0, said)

@@ -308,6 +308,7 @@ struct cheapest {
   }
 };
 
+/// \cond
 template <transport Net, element T, index_type Index, reduction<T> Op, class Storage>
 task<sparse_stream<T, Index>> cheapest::operator()(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store,
                                                    residual_view<T> residual) const& {
@@ -345,5 +346,6 @@ extern template task<sparse_stream<double, std::uint32_t>> cheapest::operator()(
                                                                                 storage::coo,
                                                                                 residual_view<double>) const&;
 #endif
+/// \endcond
 
 } // namespace spar::inline v0_1

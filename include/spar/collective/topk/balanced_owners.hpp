@@ -90,6 +90,7 @@ struct balanced_owners {
   }
 };
 
+/// \cond
 template <transport Net, class Topology, class Storage, element T, index_type Index, reduction<T> Op>
 task<selected_sum<T, Index>> balanced_owners::reduce(channel<Net> net,
                                                      selected_call<Topology, Storage, T, state, report> call,
@@ -134,5 +135,6 @@ extern template task<selected_sum<double, std::uint32_t>>
                             selected_call<flat, storage::coo, double, owners_state, owners_report>,
                             sparse_stream<double, std::uint32_t>, sum) const&;
 #endif
+/// \endcond
 
 } // namespace spar::inline v0_1
