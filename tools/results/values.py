@@ -1250,3 +1250,26 @@ def of_compiler(key, name):
 for _key, _name in (("dense", "dense, spar.hpp"), ("dense_compiled", "dense, compiled library"),
                     ("sparse", "sparse, spar.hpp"), ("sparse_compiled", "sparse, compiled library")):
     of_compiler(_key, _name)
+
+
+@value
+def codecs_threads():
+    found = rows("codecs_threads.txt")
+    ratio = lambda system: between([r["ratio"] for r in select(found, system=system)])
+    return ", ".join(f"`{s}` {ratio(s)}" for s in ("ring+qsgd:8", "ring+bound:1e-3", "ring+zfp:8"))
+
+
+# The papers
+
+
+@value
+def papers():
+    lines = [[f"{r['paper']}, {r['place']}: {r['claim']}", r["found"], r["verdict"], f"`{name}`"]
+             for name, r in raw.read_json("papers.json").items()]
+    return table(["the paper", "here", "", "row"], lines)
+
+
+@value
+def papers_verdicts():
+    found = [r["verdict"] for r in raw.read_json("papers.json").values()]
+    return ", ".join(f"{found.count(verdict)} {verdict}" for verdict in ("same", "less", "not seen"))
