@@ -9,11 +9,11 @@
 #include <spar/core/util/splitmix.hpp>
 #include <spar/runtime/arguments.hpp>
 #include <spar/runtime/pending.hpp>
+#include <spar/runtime/tasks/call_error.hpp>
 #include <spar/runtime/tasks/task.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -126,29 +126,6 @@ struct bucket {
   std::optional<pending_call<Net, void>> call{}; // last: the call ends before the members above are destroyed
 };
 
-/// The error of a round: that of the first bucket which did not fail just because another call had failed.
-class bucket_error {
- public:
-  /// Notes the exception that is being handled.
-  [[gnu::cold]] void note() {
-    try {
-      throw;
-    } catch (const peer_failed&) {
-      if (!error_) error_ = std::current_exception();
-    } catch (...) {
-      if (!is_cause_) error_ = std::current_exception();
-      is_cause_ = true;
-    }
-  }
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::exception_ptr error_;
-  bool is_cause_ = false;
-};
-
 /// The tensors and their buckets.
 template <transport Net, element T, class Reducer>
 struct bucket_list {
@@ -234,10 +211,10 @@ class bucket_rounds {
   }
 
   /// Waits until every tensor holds its result. If collectives failed, throws the error of one of them (see
-  /// `bucket_error`), after the results of the others have been written.
+  /// `call_error`), after the results of the others have been written.
   void wait() {
     check_ready();
-    bucket_error error;
+    call_error error; // of the first bucket which did not fail just because another call had failed
     for (bucket_type& b : list_.buckets) {
       try {
         check_started(b);
@@ -248,7 +225,7 @@ class bucket_rounds {
       }
       end(b);
     }
-    error.rethrow();
+    if (error.is_noted()) error.rethrow();
   }
   /// The same for coroutines. Throws `invalid_argument` at once if a tensor is not ready. With a progress thread, the
   /// task throws `error`, and the program may still call `wait()`.
@@ -311,7 +288,7 @@ class bucket_rounds {
     for (const bucket_type& b : all->list_.buckets) {
       if (b.call) (void)b.call->await_ready(); // if calls cannot be awaited, throws before the round ends
     }
-    bucket_error error;
+    call_error error; // of the first bucket which did not fail just because another call had failed
     for (bucket_type& b : all->list_.buckets) {
       try {
         all->check_started(b);
@@ -323,7 +300,7 @@ class bucket_rounds {
       }
       all->end(b);
     }
-    error.rethrow();
+    if (error.is_noted()) error.rethrow();
   }
 
   Net* net_;

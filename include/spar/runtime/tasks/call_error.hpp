@@ -27,6 +27,8 @@ class call_error {
   /// the cause of all later ones. But any other exception takes the place of `peer_failed`: the coroutine that has
   /// failed may wait for its turn while the others already learn that the communicator is dead.
   [[gnu::cold]] void note() noexcept;
+  /// Whether an exception is stored.
+  [[nodiscard]] bool is_noted() const noexcept { return error_ != nullptr; }
   /// Throws the stored exception.
   [[noreturn, gnu::cold]] void rethrow() const { std::rethrow_exception(error_); }
 
