@@ -12,6 +12,8 @@
 #include <spar/storage/named_codec.hpp>
 #include <spar/system/bucketed_feedback.hpp>
 #include <spar/system/eager_sgd.hpp>
+#include <spar/topology/hosts.hpp>
+#include <spar/tree.hpp>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -55,6 +57,17 @@ struct by_dense final : exchange {
   }
 };
 
+/// The same along a plan over the tree of the hosts.
+struct by_plan final : exchange {
+  spar::flex_plan plan;
+
+  explicit by_plan(spar::flex_plan its) : plan(std::move(its)) {}
+  update step(spar::mpi& world, std::span<float> weights, std::span<float> gradient, float rate) override {
+    spar::sgd_step(world, weights, gradient, rate, spar::flexreduce(plan));
+    return {};
+  }
+};
+
 /// The relative error R of the codec "bound:R". Throws std::runtime_error if R is not a number in (0, 1).
 double relative_of(const std::string_view codec) {
   const std::string_view number = codec.substr(codec.find(':') + 1);
@@ -68,6 +81,7 @@ double relative_of(const std::string_view codec) {
 /// Calls `f` with the codec of that name. Throws if there is none.
 template <class F>
 auto with_codec(std::string_view name, F f) {
+  if (name == "none") return f(spar::storage::dense{});
   if (name == "mx:e2m1") return f(spar::storage::mx<spar::storage::e2m1>{});
   if (name.starts_with("bound:")) return f(spar::storage::bound{.relative = relative_of(name)});
   return f(spar::storage::named_codec(name));
@@ -217,6 +231,14 @@ std::unique_ptr<exchange> encoded(const setting& its) {
   });
 }
 
+spar::flex_plan flexreduce_plan(const spar::tree& hosts, std::uint64_t n) { return {hosts, n}; }
+
+/// Creates a system whose plan `Plan` computes for the hosts. Collective.
+template <spar::flex_plan (*Plan)(const spar::tree&, std::uint64_t)>
+std::unique_ptr<exchange> planned(const setting& its) {
+  return std::make_unique<by_plan>(Plan(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)), its.n));
+}
+
 /// Creates a system with error feedback that selects k entries.
 template <class Reduce>
 std::unique_ptr<exchange> top_k(const setting& its) {
@@ -261,6 +283,9 @@ constexpr std::array known_systems{
     known_system{"ring", '+', encoded<spar::ring>},
     known_system{"rec_doubling", '+', encoded<spar::recursive_doubling>},
     known_system{"two_shot", '+', encoded<spar::two_shot>},
+    known_system{"hierarchical", 0, planned<spar::flex_plan::hierarchical>},
+    known_system{"blueconnect", 0, planned<spar::blueconnect_plan>},
+    known_system{"flexreduce", 0, planned<flexreduce_plan>},
 };
 
 } // namespace
@@ -287,8 +312,7 @@ named_system system_of(const std::string& name) {
   if (known.mark == ':' && mark != ':')
     throw std::runtime_error(fmt::format("{0} needs a number, as in {0}:4", known.name));
   if (known.mark == '+') {
-    if (mark != '+') throw std::runtime_error(fmt::format("{0} needs a codec, as in {0}+zfp:8", known.name));
-    found.codec = name.substr(at + 1);
+    found.codec = mark == '+' ? name.substr(at + 1) : "none";
     with_codec(found.codec, [](const auto&) {});
     return found;
   }

@@ -61,7 +61,7 @@ struct setting {
 struct known_system {
   std::string_view name;
   char mark; // what may follow the name: '@' and a density (optional), ':' and a quorum (required), or '+' and a codec
-             // (required); 0 for nothing
+             // (optional); 0 for nothing
   std::unique_ptr<exchange> (*make)(const setting&);
 
   constexpr bool selects() const { return mark == '@'; } // whether it selects k entries

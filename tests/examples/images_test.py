@@ -48,6 +48,7 @@ with tempfile.TemporaryDirectory() as directory:
     every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded"]
     every += ["ok_topk+coded:bf16", "ok_topk+pruned", "ok_topk@0.02", "ok_topk+coded:bf16@0.02", "bucket_q4"]
     every += ["ring+zfp:8", "rec_doubling+qsgd:8", "two_shot+mx:e2m1", "two_shot+bound:1e-2", "ring+bound:1e-2"]
+    every += ["ring", "two_shot", "hierarchical", "blueconnect", "flexreduce"]
     every += ["dense+overlap", "topka+overlap", "ok_topk+overlap", "ok_topk+overlap@0.02"]
     few += ["--part", "30000"]
     script = [ROOT / "scripts/train_images", "--mpi", flavour]
@@ -85,6 +86,8 @@ with tempfile.TemporaryDirectory() as directory:
     expect(sent["mpi"] == 4 * 2 * PARAMETERS * 3 / 4, f"MPI sends {sent['mpi']} bytes a step")
     expect(sent["mpi"] < sent["dense"] < 1.01 * sent["mpi"], f"dense sends {sent['dense']} bytes a step")
     expect(8 * 3 * k < sent["topka"] < 1.01 * 8 * 3 * k, f"topka sends {sent['topka']} bytes a step")
+    for name in ("ring", "two_shot", "hierarchical", "blueconnect", "flexreduce"):  # on one host, plans are the ring
+        expect(sent["mpi"] < sent[name] < 1.01 * sent["mpi"], f"{name} sends {sent[name]} bytes a step")
     for name, bits in {"ring+zfp:8": 8, "two_shot+mx:e2m1": 4.25}.items():
         share = sent[name] / sent["dense"]
         expect(bits / 32 < share < 1.02 * bits / 32, f"{name} sends {share} of the bytes of dense")
@@ -163,7 +166,8 @@ with tempfile.TemporaryDirectory() as directory:
         "--systems eager_solo@0.1": "it takes no density",
         "--systems dense:1": "dense takes no quorum",
         "--systems quorum": "quorum needs a number, as in quorum:4",
-        "--systems ring": "ring needs a codec, as in ring+zfp:8",
+        "--systems ring+": "unknown codec ''",
+        "--systems flexreduce+zfp:8": "there is no system 'flexreduce+zfp:8'",
         "--systems two_shot+zfp:2": "'2' at character 5 of 'zfp:2'; expected a multiple of 0.25 from 4 to 32",
         "--systems ring+zip": "unknown codec 'zip'",
         "--systems ring+bound:0": "the error of bound must be above 0 and below 1, not '0'",

@@ -85,7 +85,7 @@ for ranks in [1, 2, 3, 4, 5, 8] if full else [1, 3]:
 # Sums of float and double are compressed only on request; the program then accepts errors of 5 %.
 compressing = ["ring+qsgd:8", "two_shot+qsgd:8"]
 if full:
-    compressing += ["rec_doubling+bf16", "one_shot+bf16", "flexreduce+half", "automatic+bf16"]
+    compressing += ["rec_doubling+bf16", "one_shot+bf16", "flexreduce+half", "hierarchical+half", "automatic+bf16"]
     if ctypes.util.find_library("zfp"):
         compressing.append("ring+zfp:16")
 for setting in compressing:
@@ -129,6 +129,9 @@ else:
     expect(status == 0 and report and report["calls"] > 3000, f"over hosts: {status} {report} {said[:500]}")
     # Two ranks share a link; between many hosts only latency matters, so sharing does not.
     expect("values: flexreduce, because ranks share links" in said, f"over hosts: {said}")
+    for plan in ("blueconnect", "hierarchical"):
+        status, said, report = run(3, program, "exact", 1000, hosts=network, SPAR_MIN_BYTES="1", SPAR_ALLREDUCE=plan)
+        expect(status == 0 and report and report["calls"] == 6, f"{plan} over hosts: {status} {report} {said[:500]}")
     distant = work / "distant.txt"
     distant.write_text("alpha 1\nbeta 1e-12\ngamma_dense 1e-12\ngamma_sparse 1e-12\n")
     many = [network[0], "2,1,1,1,1,1,1", network[2]]

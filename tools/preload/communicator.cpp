@@ -8,6 +8,7 @@
 #include <spar/collective/compressed/two_shot.hpp>
 #include <spar/collective/tree/chains.hpp>
 #include <spar/collective/tree/on_tree.hpp>
+#include <spar/collective/tree/tree_plans.hpp>
 #include <spar/storage/named_codec.hpp>
 #include <spar/system/collectives.hpp>
 #include <spar/topology/hosts.hpp>
@@ -60,7 +61,7 @@ communicator::communicator(MPI_Comm comm, const settings& chosen, bool devices)
   on_one_host_ = hosts == 1;
   // If several ranks share the link of their host, a tree sends each value over the link once per direction.
   const bool shares_links = !on_one_host_ && hosts < host_of.size();
-  if (settings_.chosen == algorithm::flexreduce || (settings_.chosen == algorithm::automatic && shares_links)) {
+  if (settings_.chosen == algorithm::chains || (settings_.chosen == algorithm::automatic && shares_links)) {
     const double bandwidth = 1 / std::max(settings_.network.beta, 1e-15); // beta may be 0
     hosts_ = spar::tree_of_hosts(host_of, {}, {.bandwidth = bandwidth, .latency = settings_.network.alpha / 2});
   }
@@ -75,11 +76,14 @@ const communicator::course& communicator::course_of(std::uint64_t n, std::size_t
   return *needed([&] {
     auto made = std::make_unique<course>(course{n, value_bytes, std::nullopt});
     const double bytes = static_cast<double>(n) * static_cast<double>(value_bytes);
+    if (parts_.over == spar::topology_text::blueconnect)
+      made->plan = spar::blueconnect_plan(*hosts_, n);
+    else if (parts_.over == spar::topology_text::hierarchical)
+      made->plan = spar::flex_plan::hierarchical(*hosts_, n);
     // Use FlexReduce even if the model predicts that the ring is the fastest: measurements contradict the model.
-    if (settings_.chosen == algorithm::flexreduce ||
-        spar::choose_on_tree(*hosts_, bytes) != spar::tree_choice::rabenseifner) {
+    else if (settings_.chosen == algorithm::chains ||
+             spar::choose_on_tree(*hosts_, bytes) != spar::tree_choice::rabenseifner)
       made->plan.emplace(*hosts_, n);
-    }
     return courses_.emplace_back(std::move(made)).get();
   });
 }
@@ -131,7 +135,7 @@ void communicator::lossy(T* x, std::size_t n) {
     return spar::allreduce(*net_, all, spar::compose(codec, std::get<spar::two_shot>(parts_.by)));
   case algorithm::one_shot:
     return spar::allreduce(*net_, all, spar::compose(codec, std::get<spar::one_shot>(parts_.by)));
-  case algorithm::flexreduce:
+  case algorithm::chains:
     return spar::allreduce(*net_, all,
                            spar::compose(codec, spar::on_plan(*course_of(n, sizeof(T)).plan), spar::chains{}));
   default:

@@ -30,10 +30,8 @@ algorithm algorithm_of(const spar::composition_text& parts) {
   if (!std::holds_alternative<spar::everything>(parts.select) ||
       (!plain && !std::holds_alternative<spar::storage::named_codec>(parts.store)))
     return algorithm::none;
-  if (parts.over != spar::topology_text::flat) {
-    const bool chains = parts.over == spar::topology_text::tree && std::holds_alternative<spar::chains>(parts.by);
-    return chains ? algorithm::flexreduce : algorithm::none;
-  }
+  if (parts.over != spar::topology_text::flat)
+    return std::holds_alternative<spar::chains>(parts.by) ? algorithm::chains : algorithm::none;
   const auto find = []<class Schedule>(const Schedule&) {
     if constexpr (std::same_as<Schedule, spar::cheapest>) return algorithm::automatic;
     if constexpr (std::same_as<Schedule, spar::rabenseifner>) return algorithm::rabenseifner;
@@ -59,8 +57,8 @@ void read_algorithm(std::string_view text, settings& to) {
     refuse(e.what());
   }
   if (to.chosen == algorithm::none || (to.chosen == algorithm::rabenseifner && to.encodes)) {
-    refuse("expected automatic, rabenseifner, ring, rec_doubling, two_shot, one_shot or flexreduce, with or without a "
-           "codec, which rabenseifner cannot have");
+    refuse("expected automatic, rabenseifner, ring, rec_doubling, two_shot, one_shot, flexreduce, blueconnect or "
+           "hierarchical, with or without a codec, which rabenseifner cannot have");
   }
   std::copy(text.begin(), text.end(), to.text.begin());
 }

@@ -17,7 +17,7 @@ enum class algorithm : std::uint8_t {
   rec_doubling,
   two_shot,
   one_shot,
-  flexreduce
+  chains ///< along a plan over the tree of hosts, such as FlexReduce's
 };
 
 /// Trivially copyable, because rank 0 broadcasts its settings as bytes.
