@@ -215,6 +215,32 @@ def scaling(figure, data):
     panels[0].set_ylabel("simulated time of a call (ms)")
 
 
+def weak_scaling():
+    return {title: {system: [[ranks, 1e3 * values.call_seconds(network, system, ranks)]
+                             for ranks in values.ranks_scaled()] for system in values.SCALED}
+            for network, title in values.NETWORKS.items()}
+
+
+@plot("Simulated milliseconds of an allreduce against the number of ranks, by six systems and by the dense allreduce "
+      "that overlaps with a computation, on two networks", weak_scaling, (7, 3.9))
+def ok_topk(figure, data):
+    panels = figure.subplots(1, 2)
+    figure.subplots_adjust(left=0.08, right=0.85, bottom=0.14, top=0.91, wspace=0.6)
+    for axes, (title, lines) in zip(panels, data.items()):
+        axes.set_yscale("log")
+        ends = draw_lines(axes, lines)
+        counts(axes, values.ranks_scaled(), "ranks P")
+        axes.set_title(f"{title}, n = 1,048,576, k = 1 %", fontsize=9.5)
+        times = [y for points in lines.values() for _, y in points]
+        ticks = [10**e * m for e in range(-1, 4) for m in (1, 3)]
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_ylim(min(times) / 1.5, max(times) * 1.5)
+        axes.minorticks_off()
+        grid(axes)
+        name_lines(axes, ends)
+    panels[0].set_ylabel("simulated time of a call (ms)")
+
+
 def topk_times_of(name, link="1 Gbit/s"):
     """Milliseconds by the number of ranks, of the model or simulated."""
     found = {}

@@ -407,6 +407,123 @@ def scaling_within_8_fast():
     return within(8, "1gbit")
 
 
+# Ok-Topk
+
+SCALED = ["dense", "dense_overlap", "topka", "topkdsa", "gtopk", "gaussiank", "ok_topk"]
+NETWORKS = {"aries": "Aries", "1gbit": "1 Gbit/s"}
+
+
+def scaled(network, system, n=MI):
+    """The simulated rows of a system by the number of ranks."""
+    found = [r for r in raw.read_json("ok_topk.json") if (r["network"], r["system"], r["n"]) == (network, system, n)]
+    return {r["ranks"]: r for r in sorted(found, key=lambda r: r["ranks"])}
+
+
+def ranks_scaled(n=MI):
+    return list(scaled("aries", "ok_topk", n))
+
+
+def computation_of(network, n=MI):
+    return scaled(network, "dense_overlap", n)[32]["computation"]
+
+
+def call_seconds(network, system, ranks, n=MI):
+    """The median call that reuses thresholds; of the overlapped allreduce, what the computation does not hide."""
+    r = scaled(network, system, n)[ranks]
+    return statistics.median(r["times"][1:]) if "times" in r else r["seconds"] - r["computation"]
+
+
+def slower_than_ok_topk(network, ranks, computation=0.0):
+    """How many times as long as with Ok-Topk a step takes with each other system, with the fastest of them first."""
+    own = computation + call_seconds(network, "ok_topk", ranks)
+    found = {s: (computation + call_seconds(network, s, ranks)) / own for s in SCALED[:-1]}
+    if not computation:
+        del found["dense_overlap"]
+    return sorted(found.items(), key=lambda item: item[1])
+
+
+def scaled_table(network, n=MI):
+    lines = []
+    for system in SCALED:
+        cells = []
+        for ranks in ranks_scaled(n):
+            r = scaled(network, system, n)[ranks]
+            text = f"{1e3 * call_seconds(network, system, ranks, n):.3g}"
+            low, high = (f"{1e3 * pick(r.get('times', [0])):.3g}" for pick in (min, max))
+            cells.append(text if low == high else f"{text} ({low} to {high})")
+        lines.append([f"`{system}`" if system != "dense_overlap" else "`dense`, what is not hidden", *cells])
+    return table(["ms", *(f"P = {ranks}" for ranks in ranks_scaled(n))], lines)
+
+
+@value
+def ok_topk_aries():
+    return scaled_table("aries")
+
+
+@value
+def ok_topk_1gbit():
+    return scaled_table("1gbit")
+
+
+@value
+def ok_topk_most_ranks():
+    return str(ranks_scaled()[-1])
+
+
+@value
+def ok_topk_slower():
+    found = slower_than_ok_topk("aries", ranks_scaled()[-1])
+    return f"{found[0][1]:.2g} to {found[-1][1]:.2g}"
+
+
+@value
+def ok_topk_computation():
+    return " and ".join(f"{1e3 * computation_of(network):.2g} ms" for network in NETWORKS)
+
+
+@value
+def ok_topk_calls():
+    calls = {}
+    for ranks, r in scaled("aries", "ok_topk").items():
+        calls.setdefault(r["iterations"], []).append(str(ranks))
+    return ", ".join(f"{count} calls on {' and '.join(ranks)} ranks" for count, ranks in calls.items())
+
+
+@value
+def ok_topk_steps():
+    """Ratios of steps and of allreduces, beside the ranges that the paper states."""
+
+    def range_of(found):
+        (fastest, low), *_, (slowest, high) = found
+        return f"{low:.2g} (`{fastest}`) to {high:.2g} (`{slowest}`)"
+
+    paper = {32: ("VGG-16, density 2 % (figure 8)", "1.51 to 8.83"),
+             64: ("LSTM, density 2 % (figure 10)", "1.34 to 7.71"),
+             256: ("BERT, density 1 % (figure 12)", "3.29 to 12.95")}
+    lines = []
+    for ranks in ranks_scaled():
+        model, stated = paper.get(ranks, ("", "-"))
+        cells = [range_of(slower_than_ok_topk(network, ranks, computation)) for network in NETWORKS
+                 for computation in (computation_of(network), 0)]
+        lines.append([f"{ranks} ranks" + (f"; paper: {model}" if model else ""), stated, *cells])
+    for system, hours, stated in (("dense_overlap", "150 hours to 47", "3.19"), ("gaussiank", "", "1.30")):
+        cells = []
+        for network in NETWORKS:
+            cells += [f"{dict(slower_than_ok_topk(network, 32, computation))[system]:.2g}"
+                      if computation or system != "dense_overlap" else "-"
+                      for computation in (computation_of(network), 0)]
+        name = "`dense` overlapped" if system == "dense_overlap" else f"`{system}`"
+        lines.append([f"32 ranks, {name}; paper: BERT (figure 13)", stated, *cells])
+    if 256 in ranks_scaled():
+        cells = []
+        for network in NETWORKS:
+            few, many = (call_seconds(network, "ok_topk", ranks) + computation_of(network) for ranks in (32, 256))
+            cells += [f"{100 * few / many:.0f} %", "-"]
+        lines.append(["parallel efficiency of `ok_topk`, 32 to 256 ranks; paper: BERT (figure 12)", "76.3 %", *cells])
+    head = ["", "paper", *(f"{what}, {name}" for name in NETWORKS.values() for what in ("step", "allreduce"))]
+    return table(head, lines)
+
+
 # FlexReduce
 
 HOSTS = ["2,2", "2,3", "3,3", "3,4", "4,4", "3,3,3", "3,3,4", "3,4,4", "4,4,4"]
