@@ -43,11 +43,11 @@ int run(int argc, char** argv) {
     if (first == 0) jobs.front().gradients_file = chosen.gradients;
     // All systems start from the same weights and train in turn, so that other programs on the machine disturb all
     // alike.
-    for (unsigned epoch = 0; epoch < chosen.epochs; ++epoch) {
+    for (unsigned test = 0; test < chosen.epochs * chosen.tests; ++test) {
       for (std::size_t j = first; j < jobs.size(); ++j) {
         train(world, jobs[j], to_learn, chosen);
         examine(jobs[j], to_test);
-        print_epoch(jobs[j], chosen);
+        print_test(jobs[j], chosen);
       }
     }
   }

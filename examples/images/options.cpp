@@ -28,6 +28,8 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--seeds", chosen.seeds, "trainings per system, with different initial weights and batches")
       ->check(CLI::Range(1, 1000));
   app.add_option("--epochs", chosen.epochs, "passes over the training images")->check(CLI::Range(1, 1000));
+  app.add_option("--tests", chosen.tests, "how many times an epoch the accuracy is measured")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--batch", chosen.batch, "images per rank and step")->check(CLI::Range(1, 10000));
   app.add_option("--rate", chosen.rate, "maximum learning rate")->check(finite_positive);
   app.add_option("--limit", chosen.limit, "maximum number of training images, and of test images")

@@ -14,7 +14,7 @@ struct options {
   std::vector<std::string> systems = {"dense", "mpi", "topka", "sparcml_q4", "gtopk", "ok_topk", "ok_topk@0.02"};
   std::string data = "/usr/share/datasets/fashion-mnist";
   std::string json, gradients;
-  unsigned seeds = 1, epochs = 6, batch = 32;
+  unsigned seeds = 1, epochs = 6, tests = 1, batch = 32;
   std::size_t limit = 60000;
   float rate = 0.4F;
   std::vector<std::size_t> neurons = {256, 128};

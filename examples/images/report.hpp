@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Prints a line per epoch and the table at the end, and writes the same results as JSON.
+// Prints a line per measurement of the accuracy and the table at the end, and writes the same results as JSON.
 #pragma once
 
 #include "options.hpp"
@@ -16,10 +16,16 @@
 
 namespace images {
 
-inline void print_epoch(const training& job, const options& chosen) {
+/// The epochs that have passed when the accuracy has been measured `tests` times.
+inline double epochs_of(std::size_t tests, const options& chosen) {
+  return static_cast<double>(tests) / static_cast<double>(chosen.tests);
+}
+
+inline void print_test(const training& job, const options& chosen) {
   if (my_rank() > 0) return;
-  fmt::print("seed {}, epoch {} of {}, {:20} {:.2f} % of the test images correct\n", job.seed, job.epochs.size(),
-             chosen.epochs, job.system.name + ":", 100 * job.epochs.back().accuracy);
+  fmt::print("seed {}, epoch {:.4g} of {}, {:20} {:.2f} % of the test images correct\n", job.seed,
+             epochs_of(job.history.size(), chosen), chosen.epochs, job.system.name + ":",
+             100 * job.history.back().accuracy);
   std::fflush(stdout);
 }
 
@@ -37,13 +43,13 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   bool ranks_agree = true;
   for (const training* job : runs) {
     const auto steps = static_cast<double>(job->steps);
-    accuracy += job->epochs.back().accuracy / n;
-    lowest = std::min(lowest, job->epochs.back().accuracy);
-    highest = std::max(highest, job->epochs.back().accuracy);
+    accuracy += job->history.back().accuracy / n;
+    lowest = std::min(lowest, job->history.back().accuracy);
+    highest = std::max(highest, job->history.back().accuracy);
     bytes += job->bytes / steps / n;
     words += job->words / steps / n;
     seconds += job->seconds / steps / n;
-    for (const progress& at : job->epochs) xi = std::max(xi, at.xi_max);
+    for (const progress& at : job->history) xi = std::max(xi, at.xi_max);
     fresh += job->fresh / steps / n;
     stale = std::max(stale, job->stale);
     const auto join = [](tally& all, const tally& one) {
@@ -89,21 +95,26 @@ inline nlohmann::json row_of(const std::vector<const training*>& runs, const opt
   row["communicating_seconds"] = over_ranks(by_phase.communicating, MPI_SUM) * per_rank_and_step;
   row["hidden"] = hidden;
   row["hidden_ideal"] = ideal;
-  for (std::size_t e = 0; e < chosen.epochs; ++e) {
+  for (std::size_t test = 0; test < first.history.size(); ++test) {
+    nlohmann::json accuracies, times; // by seed
     double after = 0, sent = 0, took = 0, xi_mean = 0, xi_max = 0;
     for (const training* job : runs) {
-      after += job->epochs[e].accuracy / n;
-      sent += job->epochs[e].bytes / n;
-      took += job->epochs[e].seconds / n;
-      xi_mean += job->epochs[e].xi_mean / n;
-      xi_max = std::max(xi_max, job->epochs[e].xi_max);
+      const progress& at = job->history[test];
+      accuracies.push_back(at.accuracy), times.push_back(at.seconds);
+      after += at.accuracy / n;
+      sent += at.bytes / n;
+      took += at.seconds / n;
+      xi_mean += at.xi_mean / n;
+      xi_max = std::max(xi_max, at.xi_max);
     }
-    row["history"].push_back({{"epoch", e + 1},
+    row["history"].push_back({{"epoch", epochs_of(test + 1, chosen)},
                               {"accuracy", after},
                               {"bytes", sent},
                               {"seconds", took},
                               {"xi_mean", xi_mean},
-                              {"xi_max", xi_max}});
+                              {"xi_max", xi_max},
+                              {"accuracy_by_seed", accuracies},
+                              {"seconds_by_seed", times}});
   }
   return row;
 }

@@ -31,9 +31,9 @@ namespace images {
 
 using namespace examples;
 
-/// The state after an epoch: the fraction of test images classified correctly, the bytes that a rank has sent so far,
-/// the seconds that its steps have taken so far, and the mean and the largest value of xi in this epoch (see
-/// `assumption`), zero if it is not measured.
+/// The state when the accuracy is measured: the fraction of test images classified correctly, the bytes that a rank has
+/// sent so far, the seconds that its steps have taken so far, and the mean and the largest value of xi since the last
+/// measurement (see `assumption`), zero if there is none.
 struct progress {
   double accuracy, bytes, seconds, xi_mean, xi_max;
 };
@@ -98,14 +98,14 @@ struct training {
   std::size_t steps = 0;
   double seconds = 0, bytes = 0; // seconds of the slowest rank; bytes as mean over ranks
   double words = 0;              // of 4 bytes, without headers, as mean over ranks
-  std::vector<double> xi;        // the values of this epoch (see `assumption`)
+  std::vector<double> xi;        // the values since the last measurement (see `assumption`)
   tally selected, summed;        // numbers of entries that this rank selects, and of entries of the sum
   double fresh = 0;              // number of ranks whose current gradient was in a step, summed over all steps
   std::uint64_t stale = 0;       // largest number of steps by which a gradient was late
   bool ranks_agree = true;
   phases took;
-  std::vector<progress> epochs;
-  std::string gradients_file; // for the gradients in the last step; empty: not written
+  std::vector<progress> history; // `options::tests` for each epoch
+  std::string gradients_file;    // for the gradients in the last step; empty: not written
 };
 
 /// Writes the gradients of all ranks, one after the other, as binary32 numbers in the byte order of this machine, for
@@ -183,22 +183,24 @@ inline std::uint64_t nonzeros(std::span<const float> x) {
   return x.size() - static_cast<std::uint64_t>(std::count(x.begin(), x.end(), 0.0F));
 }
 
-/// Trains for one epoch: in each step, every rank computes the gradient of its own batch, and all ranks make the same
-/// step. Collective.
+/// Trains until the accuracy is measured again: in each step, every rank computes the gradient of its own batch, and
+/// all ranks make the same step. Collective.
 inline void train(spar::mpi& world, training& job, const image_set& images, const options& chosen) {
   std::vector<std::uint32_t> order(images.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::mt19937_64 random(job.seed << 32 | job.epochs.size());
+  std::mt19937_64 random(job.seed << 32 | job.history.size() / chosen.tests); // another order for each epoch
   std::shuffle(order.begin(), order.end(), random);
 
   const std::size_t steps = images.size() / (chosen.batch * number_of_ranks());
+  const std::size_t piece = job.history.size() % chosen.tests; // of the epoch
+  const std::size_t first = steps * piece / chosen.tests, end = steps * (piece + 1) / chosen.tests;
+  const bool ends = job.history.size() + 1 == std::size_t{chosen.epochs} * chosen.tests;
   job.xi.clear();
   const spar::statistics before = world.statistics();
   double seconds = 0;
-  for (std::size_t s = 0; s < steps; ++s, ++job.steps) {
+  for (std::size_t s = first; s < end; ++s, ++job.steps) {
     const float rate = rate_at(job.steps, steps, chosen);
-    const bool is_last = job.epochs.size() + 1 == chosen.epochs && s + 1 == steps;
-    const bool saves = is_last && !job.gradients_file.empty();
+    const bool saves = ends && s + 1 == end && !job.gradients_file.empty();
     const bool measures = job.system.known->selects() && s % 50 == 0;
     const bool overlaps = job.by->overlaps(), in_turn = !overlaps || measures || saves || s % 16 == 0;
     std::size_t part = 0;
@@ -234,7 +236,7 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
     job.summed.add(overlaps ? nonzeros(job.gradient) : made.sum.count(), job.k);
     if (measured) job.xi.push_back(measured->xi(made, job.gradient, overlaps, world.memory()));
   }
-  if (job.epochs.size() + 1 == chosen.epochs) {
+  if (ends) {
     const double start = MPI_Wtime();
     job.by->finish(job.model.weights);
     seconds += MPI_Wtime() - start;
@@ -244,9 +246,9 @@ inline void train(spar::mpi& world, training& job, const image_set& images, cons
   const auto sent = after.bytes_sent + after.header_bytes_sent - before.bytes_sent - before.header_bytes_sent;
   const double P = number_of_ranks();
   const double unseen = job.by->bytes_unseen(static_cast<double>(job.gradient.size()), P);
-  job.bytes += over_ranks(sent, MPI_SUM) / P + static_cast<double>(steps) * unseen;
+  job.bytes += over_ranks(sent, MPI_SUM) / P + static_cast<double>(end - first) * unseen;
   job.words +=
-      (over_ranks(after.bytes_sent - before.bytes_sent, MPI_SUM) / P + static_cast<double>(steps) * unseen) / 4;
+      (over_ranks(after.bytes_sent - before.bytes_sent, MPI_SUM) / P + static_cast<double>(end - first) * unseen) / 4;
   job.seconds += over_ranks(seconds, MPI_MAX);
 }
 
@@ -264,7 +266,7 @@ inline void examine(training& job, const image_set& images) {
     xi_mean += xi / static_cast<double>(job.xi.size());
     xi_max = std::max(xi_max, xi);
   }
-  job.epochs.push_back(
+  job.history.push_back(
       {over_ranks(right, MPI_SUM) / static_cast<double>(images.size()), job.bytes, job.seconds, xi_mean, xi_max});
   const std::uint32_t weights = spar::crc32c(job.model.weights.data(), job.model.weights.size() * sizeof(float));
   job.ranks_agree = job.ranks_agree && over_ranks(weights, MPI_MIN) == over_ranks(weights, MPI_MAX);

@@ -139,9 +139,22 @@ with tempfile.TemporaryDirectory() as directory:
     # A second run has the same results bit for bit, except for times; a single rank sends nothing.
     few += ["--systems", "topka,sparcml_q4"]
     one, other = [train(results, *few, command=on_ranks(3)) for _ in range(2)]
+    often = train(results, *few, "--tests", "3", "--seeds", "2", command=on_ranks(3))
+    for name, row in often.items():
+        points = row["history"]
+        expect([round(3 * p["epoch"]) for p in points] == [1, 2, 3, 4, 5, 6], f"{name}, tested often: {points}")
+        ends = [p["accuracy_by_seed"][0] for p in points[2::3]]
+        same = ends == [p["accuracy"] for p in one[name]["history"]]
+        expect(same or name == "sparcml_q4", f"{name} learns something else, tested often")  # rounds by call number
+        sent = [p["bytes"] for p in points]
+        expect(sent == sorted(set(sent)) and row["steps"] == one[name]["steps"], f"{name}, tested often: {row}")
+        for point in points:
+            for key in ("accuracy", "seconds"):
+                seeds = point[key + "_by_seed"]
+                expect(len(seeds) == 2 and abs(sum(seeds) / 2 - point[key]) < 1e-9, f"{name}: {point}")
     for row in [*one.values(), *other.values()]:
         for point in row["history"]:
-            del point["seconds"]
+            del point["seconds"], point["seconds_by_seed"]
     expect(all(one[name]["history"] == other[name]["history"] for name in one), f"two runs differ: {one}, {other}")
     gradients = directory / "gradients"
     train(results, *few, "--save-gradients", gradients, command=on_ranks(2))
