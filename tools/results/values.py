@@ -3,6 +3,7 @@
 function that returns its text."""
 
 import json
+import re
 import statistics
 
 import raw
@@ -1374,6 +1375,147 @@ def codecs_threads():
     found = rows("codecs_threads.txt")
     ratio = lambda system: between([r["ratio"] for r in select(found, system=system)])
     return ", ".join(f"`{s}` {ratio(s)}" for s in ("ring+qsgd:8", "ring+bound:1e-3", "ring+zfp:8"))
+
+
+# Ok-Topk without one of its ideas
+
+ABLATED_K = 10486
+ABLATED = {"balanced regions": "equal regions", "moves": "no moves", "rotation": "same order"}
+
+
+def ablated(network, **wanted):
+    return only(raw.read_json("ok_topk_ablations.json"), network=f"network_{network}", **wanted)
+
+
+def ranks_ablated():
+    return sorted({r["ranks"] for r in raw.read_json("ok_topk_ablations.json") if "split" in r})
+
+
+def by_ranks(text):
+    return ", ".join(text(ranks) for ranks in ranks_ablated())
+
+
+def amortised(r, phase):
+    """Seconds in the mean of 64 calls, of which the first searches for boundaries."""
+    return (r[phase]["first"] + 63 * r[phase]["mean"]) / 64
+
+
+def without_idea(phase, pattern, variant, whole="all ideas"):
+    """How many times as long a phase takes without an idea, by the numbers of ranks, for each network."""
+    def ratio(network, ranks):
+        of = lambda variant: amortised(ablated(network, ranks=ranks, pattern=pattern, variant=variant), phase)
+        return of(variant) / of(whole)
+
+    return [by_ranks(lambda ranks: f"{ratio(network, ranks):.2f}") for network in NETWORKS]
+
+
+def call_in_same_order(pattern):
+    """The same for a call whose messages to the owners are not rotated: the exchange takes longer."""
+    def ratio(network, ranks):
+        of = lambda variant: amortised(ablated(network, ranks=ranks, pattern=pattern, variant=variant), "seconds")
+        return 1 + (of("same order, at once") - of("rotated, at once")) / of("all ideas")
+
+    return [by_ranks(lambda ranks: f"{ratio(network, ranks):.2f}") for network in NETWORKS]
+
+
+@value
+def ok_topk_ideas():
+    lines = []
+    for idea, phase, place, paper in (("balanced regions", "split", "clusters", "1.13 to 1.75 (figure 7 a)"),
+                                      ("moves", "gather", "embedding", "1.12 to 1.43 (figure 7 b)")):
+        name = {"split": "split and reduce", "gather": "moves and allgather"}[phase]
+        lines.append([idea, f"{name}, {place}", paper, *without_idea(phase, place, ABLATED[idea])])
+        for pattern in ("drift", "clusters", "embedding"):
+            lines.append([idea, f"whole call, {pattern}", "", *without_idea("seconds", pattern, ABLATED[idea])])
+    for how in ("at once", "one by one"):
+        lines.append(["rotation", f"exchange with the owners, messages {how}", "",
+                      *without_idea("seconds", "drift", f"same order, {how}", f"rotated, {how}")])
+    lines.append(["rotation", "whole call, drift", "", *call_in_same_order("drift")])
+    return table(["without", "phase, values", "paper", *NETWORKS.values()], lines)
+
+
+def calls_in_milliseconds(network, pattern):
+    of = lambda ranks: ablated(network, ranks=ranks, pattern=pattern, variant="all ideas")
+    return by_ranks(lambda ranks: three_digits(1e3 * amortised(of(ranks), "seconds")))
+
+
+@value
+def ok_topk_ideas_calls():
+    return " and ".join(f"{calls_in_milliseconds(network, 'drift')} ms ({name})" for network, name in NETWORKS.items())
+
+
+def mean_by_ranks(key, pattern, variant="all ideas", form="{:.1f}"):
+    of = lambda ranks: ablated("aries", ranks=ranks, pattern=pattern, variant=variant)
+    return by_ranks(lambda ranks: form.format(of(ranks)[key]["mean"]))
+
+
+@value
+def ok_topk_ideas_drift_share():
+    return mean_by_ranks("largest_share", "drift")
+
+
+@value
+def ok_topk_ideas_clusters_share():
+    return mean_by_ranks("largest_share", "clusters")
+
+
+@value
+def ok_topk_ideas_embedding_share():
+    return mean_by_ranks("largest_share", "embedding")
+
+
+@value
+def ok_topk_ideas_equal_share():
+    return mean_by_ranks("largest_share", "clusters", "equal regions")
+
+
+@value
+def ok_topk_ideas_counted():
+    return mean_by_ranks("counted_first", "drift", form="{:.0%}").replace("%", " %")
+
+
+REUSED = {
+    "exact": "exact in each call, exactly k",
+    "period 1": "exact in each call, the result within 10 % of k",
+    "period 32": "reused for 32 calls (the default)",
+    "period 128": "reused for 128 calls",
+    "period 32, k to 99 %": "reused for 32 calls, within 99 % of k",
+}
+
+
+def from_k(r, key, least, most):
+    """The mean, the minimum and the maximum of a number of entries, relative to k."""
+    mean, low, high = (100 * (x / ABLATED_K - 1) for x in (r[key]["mean"], r[least]["min"], r[most]["max"]))
+    return "always k" if low == high else f"{mean:+.1f} % ({low:+.0f} to {high:+.0f} %)".replace("-0.0", "0.0")
+
+
+@value
+def ok_topk_reuse():
+    lines = []
+    for variant, name in REUSED.items():
+        on = {network: ablated(network, pattern="drift", variant=variant) for network in NETWORKS}
+        r = on["aries"]
+        lines.append([name, f"{100 * r['exact']['mean']:.1f} %",
+                      from_k(r, "selected", "least_selected", "most_selected"), from_k(r, "summed", "summed", "summed"),
+                      f"{r['words']['mean'] / ABLATED_K:.2f}",
+                      *(three_digits(1e3 * of["seconds"]["mean"]) for of in on.values())])
+    return table(["thresholds", "exact selections", "selected", "result", "words / k",
+                  *(f"ms, {name}" for name in NETWORKS.values())], lines)
+
+
+def selection_milliseconds(name):
+    line = rf"^{name}<float>/one_of:100/manual_time +([\d.]+) ms"
+    return float(re.search(line, raw.text("kernel_select.txt"), re.M)[1])
+
+
+@value
+def ok_topk_reuse_cost():
+    return f"{selection_milliseconds('exact_topk') / selection_milliseconds('threshold_reuse'):.1f}"
+
+
+@value
+def ok_topk_reuse_saved():
+    return f"{(selection_milliseconds('exact_topk') - selection_milliseconds('threshold_reuse')) / 16:.2f}"
 
 
 # The papers
