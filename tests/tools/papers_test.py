@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""scripts/papers: the list of rows, usage, and that the recorded rows are those of the script. With SPAR_FULL in the
-environment, measures a row."""
+"""scripts/papers: the list of rows, usage, verdicts and spreads, rows that fail, and that the recorded rows are those
+of the script. With SPAR_FULL in the environment, measures a row."""
 
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -25,6 +29,26 @@ def papers(*arguments):
     return subprocess.run([ROOT / "scripts/papers", *arguments], capture_output=True, text=True)
 
 
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("papers", str(ROOT / "scripts/papers"))
+script = importlib.util.module_from_spec(importlib.util.spec_from_loader("papers", loader))
+loader.exec_module(script)
+
+
+def main(*arguments):
+    """The exit status of the script, and what it says on each stream."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        return script.main(list(arguments)), out.getvalue(), errors.getvalue()
+
+
+def found_by(name, done, short=False):
+    """What a row finds if its commands write these rows."""
+    m = script.measurement(short, pathlib.Path("/nowhere"))
+    m.rows = lambda *command: done
+    return script.ROWS[name]["function"](m)
+
+
 listed = papers("--list")
 rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in listed.stdout.splitlines()}
 expect(listed.returncode == 0 and len(rows) == len(listed.stdout.splitlines()), f"--list prints {listed.stdout}")
@@ -37,8 +61,85 @@ expect(papers("--nothing").returncode == 2, "an unknown option has another exit 
 recorded = json.loads((ROOT / "bench/results/papers.json").read_text(encoding="utf-8"))
 expect(set(recorded) <= set(rows), f"no such rows: {set(recorded) - set(rows)}")
 for name, row in recorded.items():
-    expect(row["verdict"] in ("same", "less", "not seen") and row["commands"], f"{name} has {row}")
+    expect(row["verdict"] in ("same", "less", "not seen", "not measured"), f"{name} has {row}")
+    expect(row["verdict"] == "not measured" or row["commands"], f"{name} has no commands")
+    expect(str(ROOT) not in str(row) and "/tmp/" not in str(row), f"{name} names a folder: {row}")
     expect(rows[name] == f"{row['paper']}, {row['place']}: {row['claim']}", f"{name} claims {rows[name]}")
+
+# Verdicts: at least 0.9 of the paper's gain, a gain, none. A saving is a share of the time.
+expect([script.judged(x, 2) for x in (1.8, 1.79, 1.03, 1.02)] == ["same", "less", "less", "not seen"], "judged")
+expect([script.judged_saving(x, 0.3) for x in (0.27, 0.26, 0.02, -1)] == ["same", "less", "not seen", "not seen"],
+       "judged_saving")
+expect(script.worst(["same", "not seen", "less"]) == "not seen" and script.worst(["less", "same"]) == "less", "worst")
+expect(script.spread([3.0, 1.0, 2.0]) == "2 (1 to 3)" and script.spread([0.5]) == "0.5", "spread")
+expect(script.spread([0.2, 0.1], script.percent) == "15.0 % (10.0 % to 20.0 %)", "spread of shares")
+
+# Ratios are of calls that ran in turn, and of the parts of trainings of the same seed.
+expect(script.ratios({"times": [4, 9]}, {"times": [2, 3]}) == [2, 3], "ratios of calls")
+expect(script.savings({"times": [4]}, {"times": [1]}) == [0.75], "savings")
+trained = {"history": [{"seconds_by_seed": [1, 2], "accuracy_by_seed": [0.5, 0.7]},
+                       {"seconds_by_seed": [4, 3], "accuracy_by_seed": [0.8, 0.9]}]}
+expect(script.parts(trained) == [1, 2, 3, 1], f"parts: {script.parts(trained)}")
+expect(script.parts({"history": [{"seconds": 2}, {"seconds": 5}]}) == [2, 3], "parts of one training")
+expect(script.seconds_until(trained["history"], 0.7) == [4, 2], "seconds to an accuracy")
+
+
+def training(*seconds_and_accuracies):
+    return {"history": [{"seconds_by_seed": [s], "accuracy_by_seed": [a]} for s, a in seconds_and_accuracies]}
+
+
+# All reach 80 %: dense after 20 s, ok_topk after 5 s.
+done = {"dense+overlap": training((10, 0.7), (20, 0.8)), "gaussiank": training((6, 0.7), (12, 0.85)),
+        "ok_topk": training((5, 0.8), (10, 0.9))}
+found, verdict = found_by("ok_topk_time_to_accuracy", done)
+expect(verdict == "same" and found.startswith("5 s to 80.0 %; dense+overlap 4, gaussiank 2.4 times"), f"found {found}")
+done["gaussiank"] = training((4, 0.8), (8, 0.85))
+expect(found_by("ok_topk_time_to_accuracy", done)[1] == "less", "another system is first")
+found, verdict = found_by("ok_topk_training", done)
+expect(verdict == "not seen" and "Gaussiank 0.8 (0.8 to 0.8) times" in found, f"Gaussiank is faster: {found}")
+
+# A faster training counts only with the accuracy.
+done = {"dense": {**training((10, 0)), "accuracy_mean": 0.9},
+        "eager_majority": {**training((5, 0)), "accuracy_mean": 0.895}}
+expect(found_by("eager_severe", done) == ("2 times; 89.5 %, `dense` 90.0 %", "same"), "a faster training")
+done["eager_majority"]["accuracy_mean"] = 0.88
+expect(found_by("eager_severe", done)[1] == "less", "a training that loses accuracy")
+
+# A row that fails, one that cannot be measured here, and one that is interrupted: the others are measured and kept.
+with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory) / "rows.json"
+
+    def tool(m, status):
+        m.run("sh", "-c", f"echo no namespaces >&2; exit {status}")
+
+    def interrupted(m):
+        raise KeyboardInterrupt
+
+    functions = {"works": lambda m: (m.run("echo", "1 time").strip(), "same"), "fails": lambda m: tool(m, 3),
+                 "lacks": lambda m: tool(m, 77), "interrupted": interrupted}
+    script.ROWS = {name: {"paper": "P", "place": "here", "claim": "C", "function": f} for name, f in functions.items()}
+    read = lambda: json.loads(path.read_text(encoding="utf-8"))
+
+    status, out, errors = main("--json", str(path), "lacks", "works")
+    expect(status == 77 and "lacks: not measured" in out and "works: same" in out, f"a missing tool: {status} {out}")
+    expect(list(read()) == ["works", "lacks"] and read()["lacks"]["found"] == "no namespaces", f"kept {read()}")
+    expect(read()["works"]["commands"] == ["echo '1 time'"] and read()["works"]["found"] == "1 time", f"kept {read()}")
+    expect(list(read()["works"]["took"]) == ["full"] and "2 rows, " in out, f"no seconds: {read()} {out}")
+
+    status, out, errors = main("--short", "--json", str(path), "fails", "works")
+    expect(status == 1 and "exit status 3" in errors and "works: same" in out, f"a failed command: {status} {errors}")
+    expect(list(read()) == ["works", "lacks"] and set(read()["works"]["took"]) == {"full", "short"}, f"kept {read()}")
+    expect(main("lacks", "fails")[0] == 1 and main("fails", "lacks")[0] == 1, "a failure is the exit status")
+
+    before = read()["works"]
+    script.ROWS["works"]["function"] = functions["lacks"]
+    expect(main("--json", str(path), "works")[0] == 77 and read()["works"] == before, "a record was lost")
+
+    script.ROWS["works"]["function"] = lambda m: ("2 times", "less")
+    status, out, errors = main("--json", str(path), "works", "interrupted", "fails")
+    expect(status == 130 and "interrupted in interrupted" in errors, f"interrupted: {status} {errors}")
+    expect(read()["works"]["found"] == "2 times" and "lacks" in read(), f"interrupted, and kept {read()}")
+    expect(list(path.parent.iterdir()) == [path], "a file remains")
 
 if "SPAR_FULL" in os.environ:
     with tempfile.TemporaryDirectory() as directory:
