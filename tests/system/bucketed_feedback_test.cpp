@@ -219,51 +219,84 @@ TEST(bucketed_feedback, a_bucket_starts_when_its_last_gradient_is_ready_or_as_a_
   });
 }
 
-#ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
-/// A step of buckets that outlive the program, with the same values each time.
-struct same_step {
-  using feedback = spar::bucketed_feedback<spar::sim, float, ok_topk>;
+/// Steps of buckets that outlive the program, with the same values each time.
+template <class Net, class Algorithm>
+struct same_steps {
+  using feedback = spar::bucketed_feedback<Net, float, Algorithm>;
   std::vector<std::unique_ptr<feedback>>* all;
   std::vector<vectors<float>>* x;
+  int steps;
 
-  spar::task<void> operator()(spar::sim& net) const& {
+  spar::task<void> operator()(Net& net) const& {
     const auto r = static_cast<std::size_t>(net.rank());
     std::unique_ptr<feedback>& its = (*all)[r];
     if (!its) {
-      const ok_topk algorithm{.select = {.density = 1, .period = 2}};
+      Algorithm algorithm{.select = {.density = 1}};
+      if constexpr (std::is_same_v<Algorithm, ok_topk>) algorithm.select.period = 2;
       its = std::make_unique<feedback>(net, model(), spar::fusion_options{.bucket_bytes = 1300}, algorithm);
     }
     vectors<float>& mine = (*x)[r];
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      for (std::size_t j = 0; j < mine[i].size(); ++j) mine[i][j] = static_cast<float>(j % 7) + 1;
-      its->ready(model()[i].name, mine[i]);
+    for (int step = 0; step < steps; ++step) {
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        for (std::size_t j = 0; j < mine[i].size(); ++j) mine[i][j] = static_cast<float>(j % 7) + 1;
+        its->ready(model()[i].name, mine[i]);
+      }
+      auto ended = its->ended();
+      co_await std::move(ended);
     }
-    auto ended = its->ended();
-    co_await std::move(ended);
   }
-};
-struct nothing {
-  spar::task<void> operator()(spar::sim&) const& { co_return; }
 };
 
-TEST(bucketed_feedback, no_memory_is_allocated_after_the_first_step) {
+/// `run` runs a program on all ranks. After one step, the pools take no memory in any later step, in whatever order
+/// messages arrive. If the order differs from that of the first step, a rank may have more coroutines or expected
+/// messages at once, and makes the lists of these 2 or 4 times as long: all ranks together at most `growths` times.
+template <class Net, class Algorithm, class Run>
+void expect_no_memory_after_the_first_step(spar::rank_t ranks, const counting_resource& upstream, const Run& run,
+                                           std::uint64_t growths) {
+  std::vector<std::unique_ptr<spar::bucketed_feedback<Net, float, Algorithm>>> all(static_cast<std::size_t>(ranks));
+  std::vector<vectors<float>> x(all.size(), zeros<float>());
+  const auto taken_by = [&](int steps) -> taken {
+    const taken before{upstream.allocations(), global_allocations()};
+    run(same_steps<Net, Algorithm>{&all, &x, steps});
+    return {upstream.allocations() - before.pooled, global_allocations() - before.global};
+  };
+  taken_by(1);
+  const taken idle = taken_by(0);
+  std::uint64_t more = 0;
+  for (const int steps : {1, 1, 2, 10}) {
+    const taken now = taken_by(steps);
+    EXPECT_EQ(now.pooled, idle.pooled) << steps << " steps, P = " << ranks;
+    more += now.global - idle.global;
+  }
+  EXPECT_LE(more, growths) << "P = " << ranks;
+}
+
+template <class Algorithm>
+void expect_no_memory_after_the_first_step() {
   for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 8}) {
+    const std::uint64_t growths = 5 * static_cast<std::uint64_t>(ranks);
+#ifndef SPAR_SANITIZES_THREADS // a simulator has one thread
+    for (const std::uint64_t seed : {0U, 1U, 2U, 3U}) {
+      counting_resource upstream;
+      auto options = seed == 0 ? spar::simulator_options{} : random_order(seed);
+      options.memory = &upstream;
+      spar::simulator engine(ranks, options);
+      const auto run = [&](const auto& program) { engine.run([&](spar::sim& net) { return program(net); }); };
+      expect_no_memory_after_the_first_step<spar::sim, Algorithm>(ranks, upstream, run, seed == 0 ? 0 : growths);
+    }
+#endif
     counting_resource upstream;
-    spar::simulator engine(ranks, {.memory = &upstream});
-    const auto taken_by = [&](const auto& program) -> taken {
-      const taken before{upstream.allocations(), global_allocations()};
-      engine.run([&](spar::sim& net) { return program(net); });
-      return {upstream.allocations() - before.pooled, global_allocations() - before.global};
+    spar::thread_group group(ranks, {.memory = &upstream});
+    const auto run = [&](const auto& program) {
+      group.run([&](spar::threads& net) { spar::run_until_done(net, program(net)); });
     };
-    std::vector<std::unique_ptr<same_step::feedback>> all(static_cast<std::size_t>(ranks));
-    std::vector<vectors<float>> x(all.size(), zeros<float>());
-    const same_step step{&all, &x};
-    taken_by(step);
-    const taken idle = taken_by(nothing{});
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(taken_by(step), idle) << "step " << i << ", P = " << ranks;
+    expect_no_memory_after_the_first_step<spar::threads, Algorithm>(ranks, upstream, run, growths);
   }
 }
-#endif
+TEST(bucketed_feedback, takes_no_memory_after_the_first_step) {
+  expect_no_memory_after_the_first_step<ok_topk>();
+  expect_no_memory_after_the_first_step<spar::topka_allreduce>();
+}
 
 /// Steps whose backward pass computes 8 parts for 1 ms each. In turn: the buckets start after the last part.
 struct backward_pass {
@@ -336,6 +369,7 @@ TEST(bucketed_feedback, bad_input_is_named_and_nothing_is_lost) {
     EXPECT_EQ(error_of([&] { (void)feedback.residual("d"); }),
               "no parameter has the name d; there are 2 parameters, of which the first is a");
     EXPECT_EQ(error_of([&] { (void)feedback.reducer(7); }), "bucket 7 is out of range: there are 2 buckets");
+    const auto saved = feedback.save();
     feedback.ready("a", a);
     const char* const twice = "parameter a was marked as ready twice in one round; call wait() before the next round";
     EXPECT_EQ(error_of([&] { feedback.ready("a", a); }), twice);
@@ -343,21 +377,34 @@ TEST(bucketed_feedback, bad_input_is_named_and_nothing_is_lost) {
     const char* const idle = "parameter a is marked as ready, and its round has not ended; call wait() first";
     EXPECT_EQ(error_of([&] { (void)feedback.save(); }), idle);
     EXPECT_EQ(error_of([&] { feedback.rebuild(two, 100); }), idle);
+    EXPECT_EQ(error_of([&] { feedback.load(saved); }), idle);
+    EXPECT_EQ(error_of([&] { feedback.take_over(saved); }), idle);
     EXPECT_EQ(error_of([&] { feedback.set_algorithm({}); }), idle);
     const char* const missing = "parameter b is not ready, so wait() cannot end the round; call ready() for it first";
     EXPECT_EQ(error_of([&] { feedback.wait(); }), missing);
     EXPECT_EQ(error_of([&] { (void)feedback.ended(); }), missing);
-    feedback.ready("b", b);
+    feedback.start(1, b);
+    const char* const again = "parameter b was marked as ready twice in one round; call wait() before the next round";
+    EXPECT_EQ(error_of([&] { feedback.start(1, b); }), again);
+    EXPECT_EQ(error_of([&] { feedback.ready("b", b); }), again);
     feedback.wait();
     const auto rebuilt = [&](const parameters& of) { return error_of([&] { feedback.rebuild(of, 100); }); };
     EXPECT_EQ(rebuilt({{"a", 2}, {"b", 4}}), "parameter b has length 4, but its residual has length 3");
     EXPECT_EQ(rebuilt({{"a", 2}}), "no parameter has the name b, for which there is a residual");
     EXPECT_EQ(rebuilt({{"a", 2}, {"b", 3}, {"c", 1}}), "there is no residual of parameter c");
-    EXPECT_EQ(rebuilt({{"a", 2}, {"b", 3}, {"a", 2}}), "there is no residual of parameter a");
+    EXPECT_EQ(rebuilt({{"a", 2}, {"b", 3}, {"a", 2}}), "two parameters have the name a; names must be unique");
+    EXPECT_EQ(rebuilt({}), "there are no parameters; expected at least one");
     EXPECT_EQ(error_of([&] { feedback.rebuild(two, 0); }), "bucket_bytes is 0; expected at least 1");
+    EXPECT_EQ(error_of([&] { (void)feedback.bucket_of("d"); }),
+              "no parameter has the name d; there are 2 parameters, of which the first is a");
     EXPECT_EQ(feedback.residual("a")[0], 1);
     EXPECT_EQ(feedback.residual("b")[1], 2);
     EXPECT_EQ(b[2], 6);
+    feedback.start(1, b); // buckets and residuals are those of before
+    feedback.ready("a", a);
+    feedback.wait();
+    EXPECT_EQ(a, (std::vector<float>{0, 8}));
+    EXPECT_EQ(b, (std::vector<float>{0, 0, 12}));
   });
 }
 
@@ -422,6 +469,20 @@ TEST(bucketed_feedback, ranks_with_other_buckets_get_an_error_on_all_ranks) {
   }
 }
 
+TEST(bucketed_feedback, ranks_with_other_buckets_behind_the_parameters_in_error_messages_get_an_error) {
+  const auto texts = errors_of_two([](spar::threads& net) {
+    parameters many;
+    for (int i = 0; i < 102; ++i) many.push_back({"p" + std::to_string(i), 1});
+    if (net.rank() == 0) std::swap(many[100], many[101]);
+    small feedback(net, many, {}, {.select = {.k = 1}});
+    std::vector<float> x(many.size(), 1);
+    feedback.start(0, x);
+    feedback.wait();
+  });
+  for (const std::string& text : texts) EXPECT_NE(text, "");
+  EXPECT_NE((texts[0] + texts[1]).find("digest_of_parameters="), std::string::npos) << texts[0] << '\n' << texts[1];
+}
+
 TEST(bucketed_feedback, a_failure_leaves_the_residuals_of_failed_buckets) {
   for (int failing = 1; failing < 30; ++failing) { // the failure hits another bucket each time
     spar::thread_group group{3};
@@ -455,7 +516,7 @@ TEST(bucketed_feedback, a_failure_leaves_the_residuals_of_failed_buckets) {
             if (std::equal(now.begin(), now.end(), before[i].begin())) continue;
             EXPECT_NE(x[i], brought[i]) << p.name;
           }
-          feedback.rebuild(model(), 100); // the object is idle
+          EXPECT_NO_THROW(feedback.rebuild(model(), 100)); // the object is idle
           EXPECT_NO_THROW((void)feedback.save());
         }
         throw;
@@ -529,8 +590,24 @@ TEST(bucketed_feedback, is_saved_loaded_and_taken_over_with_other_buckets) {
     longer[1].size = 301;
     type another(net, longer, {}, algorithm);
     const char* const text = "parameter fc2 has length 301, but its residual has length 300";
-    EXPECT_EQ(error_of([&] { another.load(saved[r]); }), text);
-    EXPECT_EQ(error_of([&] { another.take_over(saved[r]); }), text);
+    for (int step = 0; step < 2; ++step) { // with residuals of its own in the second
+      vectors<float> before, after;
+      for (const auto& p : longer)
+        before.emplace_back(another.residual(p.name).begin(), another.residual(p.name).end());
+      EXPECT_EQ(error_of([&] { another.load(saved[r]); }), text);
+      EXPECT_EQ(error_of([&] { another.take_over(saved[r]); }), text);
+      for (const auto& p : longer) after.emplace_back(another.residual(p.name).begin(), another.residual(p.name).end());
+      EXPECT_EQ(after, before);
+      vectors<float> x;
+      for (const auto& p : longer) x.emplace_back(p.size, 1.0F);
+      for (std::size_t i = 0; i < x.size(); ++i) another.ready(longer[i].name, x[i]);
+      another.wait();
+    }
+    parameters renamed = model();
+    renamed[3].name = "fc3";
+    type of_another_model(net, renamed, {}, algorithm);
+    EXPECT_EQ(error_of([&] { of_another_model.load(saved[r]); }),
+              "no parameter has the name fc1, for which there is a residual");
   });
   // A job of one rank takes over the residuals of all.
   spar::thread_group alone{1};

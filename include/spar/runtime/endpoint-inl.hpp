@@ -34,12 +34,12 @@ SPAR_INLINE void endpoint::open(call_record& call, double now) {
   const bool first = calls_.open(call, now);
   // Starts a new count of memory requests, unless a partial collective has subscribed to control messages: what a
   // partial collective requests between its rounds counts towards its next round.
-  if (first && subscribers_.empty()) memory().begin_call();
+  if (first && rounds_ == 0 && subscribers_.empty()) memory().begin_call();
 }
 
 SPAR_INLINE void endpoint::finish(call_record& call, double now) noexcept {
   calls_.finish(call, now);
-  memory().end_call();
+  if (rounds_ == 0) memory().end_call();
   call.messages.reset();
 }
 

@@ -112,6 +112,16 @@ class endpoint {
   void open(call_record& call, double now);
   /// Ends `call` at the time `now` in seconds.
   void finish(call_record& call, double now) noexcept;
+  /// From now on, until `end_round`, the pool counts the memory requests of all calls together. The caller holds the
+  /// rank's lock.
+  void begin_round() noexcept {
+    if (rounds_++ == 0 && !calls_.any() && subscribers_.empty()) memory().begin_call();
+  }
+  /// Ends a round. Also if another one is open, the pool begins a new count: no count grows without bound.
+  void end_round() noexcept {
+    --rounds_;
+    memory().end_call();
+  }
   /// Whether this rank has a call in flight or awaits an operation that has a deadline.
   [[nodiscard]] bool busy() const noexcept { return calls_.any() || waits_.any(); }
 
@@ -245,6 +255,7 @@ class endpoint {
   detail::unreceived_message (*oldest_unreceived_)(endpoint& own, bool look) = nullptr;
   bool checksums_ = false;
   bool closed_ = false;
+  std::uint16_t rounds_ = 0; // that have begun and not ended
   network_model network_;
 };
 

@@ -133,8 +133,10 @@ inline std::vector<saved_bucket> read_buckets(std::span<const std::byte> saved) 
 ///
 /// Residuals belong to parameters: `rebuild`, `load` and `take_over` move them to other buckets. If a call fails, the
 /// residual and the state of its bucket stay as they were, and so do the gradients of a bucket with several parameters
-/// for which the program has called `ready`. Other buckets may have been reduced. A step allocates no memory if an
-/// earlier step with the same buckets had as many nonzeros and as many buckets in flight at once. `ready`, `start`,
+/// for which the program has called `ready`. Other buckets may have been reduced. After the first
+/// step, the rank's pool takes no memory in a step with the same buckets and no more nonzeros, whatever the order of
+/// messages. Only the lists of coroutines and of expected messages may still grow, to 2 or 4 times their length, in a
+/// step that has more of them at once than any step before. `ready`, `start`,
 /// `wait` and `ended` may throw the \ref call_errors.
 template <communicates Net, element T, class Algorithm, reduction<T> Op = sum, index_type Index = std::uint32_t>
 class bucketed_feedback {
@@ -347,8 +349,8 @@ class bucketed_feedback {
   list_type restored(std::span<const parameter> parameters, std::size_t bucket_bytes,
                      std::span<const std::byte> saved) {
     const std::vector<detail::saved_bucket> from = detail::read_buckets(saved);
-    const residuals theirs(parameters, from);
     list_type list = list_of(parameters, bucket_bytes);
+    const residuals theirs(parameters, from);
     for (const auto& b : from) detail::check_names(detail::from_bytes<T>(b.state).names, detail::names_of(algorithm_));
     for (auto& b : list.buckets) {
       const std::span<const parameter> own = parameters.subspan(b.first, b.count);

@@ -81,11 +81,9 @@ class bucket_shape {
   /// Adds a tensor, which `text` describes. `hash` combines what must be equal on all ranks.
   void add(std::string_view text, std::uint64_t hash) {
     hash_ = splitmix(hash_ ^ hash);
-    if (count_ < most)
-      text_.append(count_ > 0 ? "+" : "").append(text);
-    else if (count_ == most)
-      text_ += "+...";
-    ++count_;
+    if (is_cut_) return;
+    is_cut_ = text_.size() + 1 + text.size() > most;
+    text_.append(text_.empty() ? "" : "+").append(is_cut_ ? "..." : text);
   }
   /// The first tensors, for error messages.
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
@@ -94,10 +92,10 @@ class bucket_shape {
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
  private:
-  static constexpr std::size_t most = 100; // tensors in error messages
+  static constexpr std::size_t most = 250; // characters; an error message would cut off the text of other options
 
   std::string text_;
-  std::size_t count_ = 0;
+  bool is_cut_ = false;
   std::size_t bucket_bytes_;
   std::uint64_t hash_;
 };
@@ -166,6 +164,8 @@ class bucket_rounds {
 
   bucket_rounds(Net& net, const char* owner, const fusion_options& options)
       : net_(&net), prefix_(net.node().prefixes(), owner, options.name), list_{bucket_shape(options.bucket_bytes)} {}
+  bucket_rounds(const bucket_rounds&) = delete;
+  ~bucket_rounds() { count_requests(false); }
 
   [[nodiscard]] Net& net() const noexcept { return *net_; }
   [[nodiscard]] const call_prefix& prefix() const noexcept { return prefix_; }
@@ -225,6 +225,7 @@ class bucket_rounds {
       }
       end(b);
     }
+    count_requests(false);
     if (error.is_noted()) error.rethrow();
   }
   /// The same for coroutines. Throws `invalid_argument` at once if a tensor is not ready. With a progress thread, the
@@ -262,6 +263,14 @@ class bucket_rounds {
         raise<invalid_argument>({t.label, " is not ready, so wait() cannot end the round; call ready() for it first"});
     }
   }
+  /// Sets whether the pool counts the requests of all calls together, to set aside blocks for a whole round.
+  void count_requests(bool on) {
+    if (counts_ == on || !prefix_.has_communicator()) return;
+    endpoint& node = net_->node();
+    const rank_lock lock(node.shared());
+    on ? node.begin_round() : node.end_round();
+    counts_ = on;
+  }
   void check_started(const bucket_type& b) const {
     if (b.call) return;
     prefix_.check_communicator();
@@ -270,6 +279,7 @@ class bucket_rounds {
   }
   template <class StartCall>
   void start(bucket_type& b, std::span<T> x, const StartCall& start_call) {
+    count_requests(true);
     or_abort(*net_, [&] { start_call(b, x); });
     b.reduced = x.data();
   }
@@ -300,12 +310,14 @@ class bucket_rounds {
       }
       all->end(b);
     }
+    all->count_requests(false);
     if (error.is_noted()) error.rethrow();
   }
 
   Net* net_;
   call_prefix prefix_;
   list_type list_;
+  bool counts_ = false; // whether the pool counts the requests of this round
 };
 
 } // namespace detail

@@ -96,6 +96,12 @@ SPAR_INLINE void pool::add_row(std::byte* at, std::size_t size_class, std::size_
   exist_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
 }
 
+[[gnu::noinline]] SPAR_INLINE void pool::next_period(bool sets_aside) noexcept {
+  const exclusive lock(*this);
+  if (sets_aside && requests_->grown_) set_aside();
+  requests_->next_period();
+}
+
 SPAR_INLINE void pool::set_aside() noexcept {
   std::uint32_t requested = 0; // requests of class c and above in this call
   bool grown = false;

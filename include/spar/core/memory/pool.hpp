@@ -67,11 +67,11 @@ class pool_requests {
 /// several ranks on one thread; only this thread allocates and frees, unless `share(true)` has been called. Blocks may
 /// outlive the owner of the pool, for example in a result that the program keeps: see `pool_owner`.
 ///
-/// A rank reports when its calls begin (`begin_call`) and end (`end_call`). If a call has made more requests than any
-/// earlier call, the pool sets blocks aside at the end of the call: for each size class, as many blocks of this class
-/// and above as the call has requested. A later call that requests at most as many blocks of each class and above takes
-/// nothing from upstream, in whatever order the call allocates and frees: the blocks suffice even if the call frees
-/// nothing, and each free adds a block.
+/// A rank reports when its calls begin (`begin_call`) and end (`end_call`); a round of buckets is one call here. If a
+/// call has made more requests than any earlier call, the pool sets blocks aside at the end of the call: for each size
+/// class, as many blocks of this class and above as the call has requested. A later call that requests at most as many
+/// blocks of each class and above takes nothing from upstream, in whatever order the call allocates and frees: the
+/// blocks suffice even if the call frees nothing, and each free adds a block.
 ///
 /// Memory that a call leaves in use (its result, messages in flight) may still be in use during the next call.
 /// Therefore the pool counts each request below `large` bytes twice, or less than twice if another call requested more
@@ -127,16 +127,9 @@ class pool final : public std::pmr::memory_resource {
   }
 
   /// Begins to count the requests of a call.
-  void begin_call() noexcept {
-    const exclusive lock(*this);
-    requests_->next_period();
-  }
+  void begin_call() noexcept { next_period(false); }
   /// Ends the counting, and sets blocks aside if the call made more requests than any call before.
-  void end_call() noexcept {
-    const exclusive lock(*this);
-    if (requests_->grown_) set_aside();
-    requests_->next_period();
-  }
+  void end_call() noexcept { next_period(true); }
 
  private:
   friend class pool_owner;
@@ -196,6 +189,7 @@ class pool final : public std::pmr::memory_resource {
   std::byte* add_chunk(std::size_t bytes);
   void add_row(std::byte* at, std::size_t size_class, std::size_t length) noexcept;
 
+  void next_period(bool sets_aside) noexcept;
   [[gnu::cold]] void set_aside() noexcept;
 
   std::pmr::memory_resource* upstream_;
