@@ -269,6 +269,7 @@ constexpr std::array known_systems{
     known_system{"gaussiank", '@', top_k<spar::gaussiank<float>>},
     known_system{"sparcml_q4", '@', top_k<sparcml_q4>},
     known_system{"bucket_q4", '@', top_k<bucket_q4>},
+    known_system{"topkdsa", '@', top_k<spar::topkdsa<float>>},
     known_system{"gtopk", '@', top_k<spar::gtopk<float>>},
     known_system{"ok_topk", '@', top_k<spar::ok_topk<float>>},
     known_system{"ok_topk+coded", '@', top_k<coded_ok_topk<52>>},

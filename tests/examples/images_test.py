@@ -45,7 +45,7 @@ with tempfile.TemporaryDirectory() as directory:
 
     # Every system, through the script.
     few = "--limit 1000 --epochs 2 --batch 16".split()
-    every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "gtopk", "ok_topk", "ok_topk+coded"]
+    every = ["dense", "mpi", "topka", "gaussiank", "sparcml_q4", "topkdsa", "gtopk", "ok_topk", "ok_topk+coded"]
     every += ["ok_topk+coded:bf16", "ok_topk+pruned", "ok_topk@0.02", "ok_topk+coded:bf16@0.02", "bucket_q4"]
     every += ["ring+zfp:8", "rec_doubling+qsgd:8", "two_shot+mx:e2m1", "two_shot+bound:1e-2", "ring+bound:1e-2"]
     every += ["ring", "two_shot", "hierarchical", "blueconnect", "flexreduce"]
@@ -94,6 +94,8 @@ with tempfile.TemporaryDirectory() as directory:
     expect(sent["two_shot+bound:1e-2"] < sent["dense"] / 4, f"bound sends {sent['two_shot+bound:1e-2']} bytes a step")
     learnt = [found[f"{by}+bound:1e-2"]["history"][1]["accuracy"] for by in ("ring", "two_shot")]
     expect(learnt[0] == learnt[1], f"by two schedules, bound learns {learnt}")
+    entries = 3 / 4 * (k + found["topkdsa"]["summed_mean"])  # to the owners of the parts, and the sums of a part to all
+    expect(abs(sent["topkdsa"] / (8 * entries) - 1) < 0.02, f"topkdsa sends {sent['topkdsa']} bytes a step")
     words = found["topka"]["words_per_step"]  # with the size of each stream
     expect(words == 2 * 3 * (k + 1), f"topka sends {words} words a step")
     expect(8 * 1.5 * k < sent["gtopk"] < 1.01 * 8 * 1.5 * k, f"gtopk sends {sent['gtopk']} bytes a step")
