@@ -78,18 +78,18 @@ struct account {
 
 /// Steps with gradients that become ready in another order in each step and on each rank. Before each `period`-th step,
 /// the buckets are rebuilt.
-template <class T, class Algorithm>
+template <class T, class Algorithm, class Op>
 struct training {
   Algorithm algorithm;
   int steps, period;
-  bool whole;
+  bool whole, by_thread; // whether gradients are whole numbers; whether a progress thread exists
   std::vector<account<T>>* accounts;
 
   template <class Net>
   spar::task<void> operator()(Net& net) const& {
     account<T>& its = (*accounts)[static_cast<std::size_t>(net.rank())];
     parameters order = model();
-    spar::bucketed_feedback<Net, T, Algorithm> feedback(net, order, {.bucket_bytes = 400}, algorithm);
+    spar::bucketed_feedback<Net, T, Algorithm, Op> feedback(net, order, {.bucket_bytes = 400}, algorithm);
     std::mt19937_64 shared(3), own(static_cast<std::uint64_t>(net.rank()));
     for (int step = 0; step < steps; ++step) {
       if (step > 0 && step % period == 0) {
@@ -106,29 +106,53 @@ struct training {
         feedback.ready(model()[i].name, x[i]);
         feedback.progress();
       }
-      auto ended = feedback.ended();
-      co_await std::move(ended);
+      if (by_thread) {
+        feedback.wait();
+      } else {
+        auto ended = feedback.ended();
+        co_await std::move(ended);
+      }
       for (std::size_t i = 0; i < x.size(); ++i) add(its.received[i], x[i]);
     }
     for (std::size_t i = 0; i < model().size(); ++i) add(its.kept[i], feedback.residual(model()[i].name));
   }
 };
 
-template <class T, class Algorithm>
-void expect_nothing_lost(const Algorithm& algorithm, spar::rank_t ranks, mode where, int steps, double tolerance) {
-  SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", " << Algorithm::name);
-  std::vector<account<T>> accounts(static_cast<std::size_t>(ranks));
-  run(where, ranks, training<T, Algorithm>{algorithm, steps, 7, tolerance == 0, &accounts});
+/// What all ranks have received, `times` times, and kept is what they have brought.
+template <class T>
+void expect_nothing_lost(const std::vector<account<T>>& accounts, double times, double tolerance) {
   for (std::size_t i = 0; i < model().size(); ++i) {
-    std::vector<double> brought(model()[i].size), found = accounts[0].received[i];
+    std::vector<double> brought(model()[i].size), found(model()[i].size);
     for (const auto& its : accounts) {
       ASSERT_EQ(its.received[i], accounts[0].received[i]) << "all ranks must have the same sums";
       add(brought, its.brought[i]);
       add(found, its.kept[i]);
     }
     for (std::size_t j = 0; j < brought.size(); ++j)
-      ASSERT_NEAR(found[j], brought[j], tolerance) << model()[i].name << '[' << j << ']';
+      ASSERT_NEAR(times * accounts[0].received[i][j] + found[j], brought[j], tolerance)
+          << model()[i].name << '[' << j << ']';
   }
+}
+
+template <class T, class Algorithm>
+void expect_nothing_lost(const Algorithm& algorithm, spar::rank_t ranks, mode where, int steps, double tolerance) {
+  SCOPED_TRACE(testing::Message() << where << ", P = " << ranks << ", " << Algorithm::name);
+  std::vector<account<T>> accounts(static_cast<std::size_t>(ranks));
+  run(where, ranks, training<T, Algorithm, spar::sum>{algorithm, steps, 7, tolerance == 0, false, &accounts});
+  expect_nothing_lost(accounts, 1, tolerance);
+}
+
+/// On threads, in each of which a progress thread sends and receives for the buckets in flight.
+template <class T, class Op, class Algorithm>
+void expect_nothing_lost_by_progress_threads(const Algorithm& algorithm, spar::rank_t ranks, double tolerance) {
+  SCOPED_TRACE(testing::Message() << "P = " << ranks << ", " << Algorithm::name << ", " << Op::name);
+  std::vector<account<T>> accounts(static_cast<std::size_t>(ranks));
+  const training<T, Algorithm, Op> program{algorithm, 60, 7, tolerance == 0, true, &accounts};
+  spar::thread_group(ranks).run([&](spar::threads& net) {
+    const spar::progress_thread progress(net);
+    spar::run_until_done(net, program(net));
+  });
+  expect_nothing_lost(accounts, std::is_same_v<Op, spar::average> ? ranks : 1, tolerance);
 }
 
 TEST(bucketed_feedback, nothing_is_lost_in_200_steps_with_buckets_rebuilt) {
@@ -142,6 +166,17 @@ TEST(bucketed_feedback, nothing_is_lost_in_200_steps_with_buckets_rebuilt) {
       expect_nothing_lost<float>(spar::quantised_sparcml_allreduce<4>{.select = {.density = 0.05}}, ranks, where, 50,
                                  2e-3);
     }
+  }
+}
+
+TEST(bucketed_feedback, nothing_is_lost_by_progress_threads_and_by_averages) {
+  const ok_topk reusing{.select = {.density = 0.05, .period = 3}};
+  const spar::topka_allreduce exact{.select = {.density = 0.05}};
+  for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 8}) {
+    expect_nothing_lost_by_progress_threads<float, spar::sum>(reusing, ranks, 0);
+    expect_nothing_lost_by_progress_threads<std::int64_t, spar::sum>(exact, ranks, 0);
+    expect_nothing_lost_by_progress_threads<double, spar::average>(reusing, ranks, 1e-11);
+    expect_nothing_lost_by_progress_threads<double, spar::average>(exact, ranks, 1e-11);
   }
 }
 
@@ -435,10 +470,10 @@ TEST(bucketed_feedback, ranks_with_other_buckets_get_an_error_on_all_ranks) {
     const char* text;
   };
   const parameters own{{"a", 4}, {"b", 8}, {"c", 8}};
-  const std::vector<shape> others{{{{"a", 4}, {"b", 8}}, 1000, "parameters=a:4+b:8"},
-                                  {{{"a", 4}, {"c", 8}, {"b", 8}}, 1000, "parameters=a:4+c:8+b:8"},
-                                  {{{"a", 4}, {"b", 8}, {"d", 8}}, 1000, "parameters=a:4+b:8+d:8"},
-                                  {{{"a", 8}, {"b", 4}, {"c", 8}}, 1000, "parameters=a:8+b:4+c:8"},
+  const std::vector<shape> others{{{{"a", 4}, {"b", 8}}, 1000, "tensors=a:4+b:8"},
+                                  {{{"a", 4}, {"c", 8}, {"b", 8}}, 1000, "tensors=a:4+c:8+b:8"},
+                                  {{{"a", 4}, {"b", 8}, {"d", 8}}, 1000, "tensors=a:4+b:8+d:8"},
+                                  {{{"a", 8}, {"b", 4}, {"c", 8}}, 1000, "tensors=a:8+b:4+c:8"},
                                   {own, 40, "bucket_bytes=40"}};
   for (const bool late : {false, true}) { // in the constructor, or by `rebuild` after a step
     for (const shape& other : others) {
@@ -480,7 +515,7 @@ TEST(bucketed_feedback, ranks_with_other_buckets_behind_the_parameters_in_error_
     feedback.wait();
   });
   for (const std::string& text : texts) EXPECT_NE(text, "");
-  EXPECT_NE((texts[0] + texts[1]).find("digest_of_parameters="), std::string::npos) << texts[0] << '\n' << texts[1];
+  EXPECT_NE((texts[0] + texts[1]).find("digest_of_tensors="), std::string::npos) << texts[0] << '\n' << texts[1];
 }
 
 TEST(bucketed_feedback, a_failure_leaves_the_residuals_of_failed_buckets) {

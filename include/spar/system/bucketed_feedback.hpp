@@ -35,19 +35,6 @@ struct parameter {
 
 namespace detail {
 
-/// The algorithm of a bucket: `Algorithm`, with the parameters of all buckets as options on which ranks must agree.
-template <class Algorithm>
-struct in_bucket : Algorithm {
-  const bucket_shape* shape = nullptr; // outlives the reducer of the bucket
-
-  void options(auto&& f) const {
-    Algorithm::options(f);
-    if (shape == nullptr) return;
-    f("parameters", shape->text()), f("bucket_bytes", shape->bucket_bytes());
-    f("digest_of_parameters", shape->hash()); // of all parameters; the text may name only the first
-  }
-};
-
 /// What `bucketed_feedback::save` writes for each bucket.
 struct saved_bucket {
   std::vector<parameter> parameters;

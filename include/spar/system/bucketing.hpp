@@ -85,11 +85,11 @@ class bucket_shape {
     is_cut_ = text_.size() + 1 + text.size() > most;
     text_.append(text_.empty() ? "" : "+").append(is_cut_ ? "..." : text);
   }
-  /// The first tensors, for error messages.
-  [[nodiscard]] std::string_view text() const noexcept { return text_; }
   [[nodiscard]] std::size_t bucket_bytes() const noexcept { return bucket_bytes_; }
-  /// Of all tensors and of `bucket_bytes`.
-  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
+  /// The first tensors, `bucket_bytes`, and a digest of all tensors.
+  void options(auto&& f) const {
+    f("tensors", std::string_view(text_)), f("bucket_bytes", bucket_bytes_), f("digest_of_tensors", hash_);
+  }
 
  private:
   static constexpr std::size_t most = 250; // characters; an error message would cut off the text of other options
@@ -98,6 +98,17 @@ class bucket_shape {
   bool is_cut_ = false;
   std::size_t bucket_bytes_;
   std::uint64_t hash_;
+};
+
+/// The algorithm of a bucket: `Algorithm`, with the tensors of all buckets as options on which ranks must agree.
+template <class Algorithm>
+struct in_bucket : Algorithm {
+  const bucket_shape* shape = nullptr; // outlives the calls
+
+  void options(auto&& f) const {
+    Algorithm::options(f);
+    if (shape != nullptr) shape->options(f);
+  }
 };
 
 /// A tensor, which belongs to one bucket.

@@ -9,29 +9,11 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <string_view>
 #include <utility>
 
 namespace spar::inline v0_1 {
 
 namespace detail {
-
-/// The algorithm of a bucket, with the tensors as options. `shape` must outlive the call.
-template <class Algorithm>
-struct fused_algorithm {
-  static constexpr std::string_view name = Algorithm::name;
-  Algorithm algorithm;
-  const bucket_shape* shape;
-
-  void options(auto&& f) const {
-    algorithm.options(f);
-    f("tensors", shape->text()), f("bucket_bytes", shape->bucket_bytes());
-  }
-  template <transport Net, class... Args>
-  auto operator()(channel<Net> net, Args... args) const& {
-    return algorithm(net, args...);
-  }
-};
 
 /// A bucket of a fused_allreduce keeps nothing from call to call.
 struct no_reducer {};
@@ -88,15 +70,10 @@ class fused_allreduce {
  private:
   template <class Bucket>
   void start(Bucket& b, std::span<T> x) {
-    auto& net = rounds_.net();
-    auto call = detail::allreduce_forms{}(net, x, algorithm_, op_);
-    if constexpr (!std::same_as<decltype(call), detail::rejected_call>) {
-      const detail::bucket_shape& shape = rounds_.list().shape;
-      call.agreed.digest = detail::splitmix(call.agreed.digest ^ shape.hash());
-      using algorithm = detail::fused_algorithm<decltype(call.algorithm)>;
-      b.call.emplace(
-          start_collective(net, named{b.name}, call.agreed, algorithm{std::move(call.algorithm), &shape}, x, op_));
-    }
+    using algorithm = detail::in_bucket<decltype(detail::as_algorithm(algorithm_))>;
+    auto call = start_allreduce(rounds_.net(), named{b.name}, x,
+                                algorithm{detail::as_algorithm(algorithm_), &rounds_.list().shape}, op_);
+    if constexpr (!std::same_as<decltype(call), detail::rejected_call>) b.call.emplace(std::move(call));
   }
 
   Algorithm algorithm_;
