@@ -11,16 +11,22 @@ first program that fails.
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NETWORKS = ["aries", "1gbit"]
-SYSTEMS = "dense,topka,topkdsa,gtopk,gaussiank,ok_topk"
 MI = 2**20
-# Number of values, then of calls by ranks: fewer where a call takes longer to simulate.
-CALLS = {MI: {16: 16, 32: 16, 64: 8, 128: 8, 256: 4}, 16 * MI: {16: 4, 32: 4}}
+GATHERING = "topka,gaussiank"  # their memory and time grow with the square of the ranks
+OTHERS = "dense,topkdsa,gtopk,ok_topk"
+# Numbers of values, ranks and calls. On 256 ranks, GATHERING would take more than 12 GB of memory.
+RUNS = [(MI, 16, 16, f"{OTHERS},{GATHERING}"), (MI, 32, 16, f"{OTHERS},{GATHERING}"),
+        (MI, 64, 8, f"{OTHERS},{GATHERING}"), (MI, 128, 4, OTHERS), (MI, 128, 2, GATHERING), (MI, 256, 4, OTHERS)]
+TERMS = ["alpha", "beta", "gamma"]  # of the network, each of which is once taken out on 64 ranks
+# With 16 Mi values, the systems of 32 ranks would together take more than 12 GB.
+LARGE = ["dense", "topkdsa", "gtopk", "ok_topk"]
 KEYS = ["system", "ranks", "n", "nnz_in", "nnz_out_mean", "words_sent", "words_sent_mean", "messages", "iterations",
         "epsilon", "tau", "tau_prime", "alpha", "beta", "gamma_sparse", "gamma_dense", "times"]
 # A bucket of the overlapped dense allreduce has n / BUCKETS values. The computation of a step takes COMPUTATION times
@@ -42,13 +48,16 @@ def output_of(*command):
     return ended.stdout
 
 
-def allreduces(network, n, ranks, calls):
+def allreduces(network, n, ranks, calls, systems, without=None):
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "rows.json"
-        print(output_of("scripts/perf", "--transport", "sim", "--network", f"bench/results/network_{network}",
+        path, costs = pathlib.Path(folder) / "rows.json", pathlib.Path(folder) / "network"
+        text = (ROOT / "bench" / "results" / f"network_{network}").read_text()
+        costs.write_text(re.sub(rf"^({without}\w*) .*", r"\1 1e-15", text, flags=re.M) if without else text)
+        print(output_of("scripts/perf", "--transport", "sim", "--network", costs,
                         "--pattern", "drift", "--density", 0.01, "--warmup", 0, "--iterations", calls, "--ranks", ranks,
-                        "--count", n, "--systems", SYSTEMS, "--json", path))
-        return [{"network": network, **{key: r[key] for key in KEYS}} for r in json.loads(path.read_text())]
+                        "--count", n, "--systems", systems, "--json", path))
+        name = f"{network} without {without}" if without else network
+        return [{"network": name, **{key: r[key] for key in KEYS}} for r in json.loads(path.read_text())]
 
 
 def overlapped(network, n, ranks, computation):
@@ -72,16 +81,23 @@ def main():
         path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
 
     try:
-        for n, calls in CALLS.items():
-            for ranks in calls:
-                for network in NETWORKS:
-                    if not find("dense", network, n, ranks):
-                        keep(allreduces(network, n, ranks, calls[ranks]))
+        for n, ranks, calls, systems in RUNS:
             for network in NETWORKS:
-                computation = COMPUTATION * find("dense", network, n, 32)["times"][0]
-                for ranks in calls:
-                    if not find("dense_overlap", network, n, ranks):
-                        keep([overlapped(network, n, ranks, computation)])
+                if not find(systems.split(",")[0], network, n, ranks):
+                    keep(allreduces(network, n, ranks, calls, systems))
+        for n, ranks in dict.fromkeys((n, ranks) for n, ranks, *_ in RUNS):
+            for network in NETWORKS:
+                if not find("dense_overlap", network, n, ranks):
+                    computation = COMPUTATION * find("dense", network, n, 32)["times"][0]
+                    keep([overlapped(network, n, ranks, computation)])
+        for network in NETWORKS:
+            for term in TERMS:
+                if not find("dense", f"{network} without {term}", MI, 64):
+                    keep(allreduces(network, MI, 64, 3, OTHERS, without=term))
+        for network in NETWORKS:
+            for system in LARGE:
+                if not find(system, network, 16 * MI, 32):
+                    keep(allreduces(network, 16 * MI, 32, 2, system))
     except failed as error:
         return error.args[0]
     return 0

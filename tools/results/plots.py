@@ -217,7 +217,7 @@ def scaling(figure, data):
 
 def weak_scaling():
     return {title: {system: [[ranks, 1e3 * values.call_seconds(network, system, ranks)]
-                             for ranks in values.ranks_scaled()] for system in values.SCALED}
+                             for ranks in values.scaled(network, system)] for system in values.SCALED}
             for network, title in values.NETWORKS.items()}
 
 
@@ -239,6 +239,36 @@ def ok_topk(figure, data):
         grid(axes)
         name_lines(axes, ends)
     panels[0].set_ylabel("simulated time of a call (ms)")
+
+
+def numbers_selected():
+    found = values.selected_counts()
+    lines = {name: [[r["window"] * (w + 0.5), count] for w, count in enumerate(r["selected"]) if count >= 1]
+             for name, r in found.items()}
+    own = found["ok_topk"]
+    lines["ok_topk, sum"] = [[own["window"] * (w + 0.5), count] for w, count in enumerate(own["summed"])]
+    return lines | {"k": own["parameters"] * own["density"]}
+
+
+@plot("Number of selected entries against the steps of a training, by Ok-Topk, by Gaussiank and by Gaussiank without "
+      "an adjustment", numbers_selected, (7, 3.3))
+def ok_topk_selected(figure, data):
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.1, right=0.78, bottom=0.16, top=0.96)
+    axes.set_yscale("log")
+    axes.axhline(data["k"], color="black", linewidth=1, linestyle="--")
+    ends = []
+    for number, name in enumerate(name for name in data if name != "k"):
+        axes.plot(*zip(*data[name]), color=COLOURS[number], linewidth=1.4)
+        ends.append((name, *data[name][-1], COLOURS[number]))
+    ends.append(("k, exactly", data[name][-1][0], data["k"], "#000000"))
+    axes.set_xlabel("steps")
+    axes.set_ylabel("entries, mean of 32 steps")
+    axes.set_ylim(0.5, 5000)
+    axes.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+    axes.minorticks_off()
+    grid(axes)
+    name_lines(axes, ends, gap=11)
 
 
 def topk_times_of(name, link="1 Gbit/s"):

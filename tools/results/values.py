@@ -435,10 +435,16 @@ def call_seconds(network, system, ranks, n=MI):
     return statistics.median(r["times"][1:]) if "times" in r else r["seconds"] - r["computation"]
 
 
+def times(ratio):
+    """A ratio with two digits."""
+    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.1f}"
+
+
 def slower_than_ok_topk(network, ranks, computation=0.0):
     """How many times as long as with Ok-Topk a step takes with each other system, with the fastest of them first."""
     own = computation + call_seconds(network, "ok_topk", ranks)
-    found = {s: (computation + call_seconds(network, s, ranks)) / own for s in SCALED[:-1]}
+    found = {system: (computation + call_seconds(network, system, ranks)) / own for system in SCALED[:-1]
+             if ranks in scaled(network, system)}
     if not computation:
         del found["dense_overlap"]
     return sorted(found.items(), key=lambda item: item[1])
@@ -449,7 +455,10 @@ def scaled_table(network, n=MI):
     for system in SCALED:
         cells = []
         for ranks in ranks_scaled(n):
-            r = scaled(network, system, n)[ranks]
+            r = scaled(network, system, n).get(ranks)
+            if not r:
+                cells.append("-")
+                continue
             text = f"{1e3 * call_seconds(network, system, ranks, n):.3g}"
             low, high = (f"{1e3 * pick(r.get('times', [0])):.3g}" for pick in (min, max))
             cells.append(text if low == high else f"{text} ({low} to {high})")
@@ -475,7 +484,7 @@ def ok_topk_most_ranks():
 @value
 def ok_topk_slower():
     found = slower_than_ok_topk("aries", ranks_scaled()[-1])
-    return f"{found[0][1]:.2g} to {found[-1][1]:.2g}"
+    return f"{times(found[0][1])} to {times(found[-1][1])}"
 
 
 @value
@@ -488,7 +497,7 @@ def ok_topk_calls():
     calls = {}
     for ranks, r in scaled("aries", "ok_topk").items():
         calls.setdefault(r["iterations"], []).append(str(ranks))
-    return ", ".join(f"{count} calls on {' and '.join(ranks)} ranks" for count, ranks in calls.items())
+    return ", ".join(f"{count} calls on {' and '.join(ranks)}" for count, ranks in calls.items()) + " ranks"
 
 
 @value
@@ -497,7 +506,7 @@ def ok_topk_steps():
 
     def range_of(found):
         (fastest, low), *_, (slowest, high) = found
-        return f"{low:.2g} (`{fastest}`) to {high:.2g} (`{slowest}`)"
+        return f"{times(low)} (`{fastest}`) to {times(high)} (`{slowest}`)"
 
     paper = {32: ("VGG-16, density 2 % (figure 8)", "1.51 to 8.83"),
              64: ("LSTM, density 2 % (figure 10)", "1.34 to 7.71"),
@@ -511,7 +520,7 @@ def ok_topk_steps():
     for system, hours, stated in (("dense_overlap", "150 hours to 47", "3.19"), ("gaussiank", "", "1.30")):
         cells = []
         for network in NETWORKS:
-            cells += [f"{dict(slower_than_ok_topk(network, 32, computation))[system]:.2g}"
+            cells += [times(dict(slower_than_ok_topk(network, 32, computation))[system])
                       if computation or system != "dense_overlap" else "-"
                       for computation in (computation_of(network), 0)]
         name = "`dense` overlapped" if system == "dense_overlap" else f"`{system}`"
@@ -524,6 +533,71 @@ def ok_topk_steps():
         lines.append(["parallel efficiency of `ok_topk`, 32 to 256 ranks; paper: BERT (figure 12)", "76.3 %", *cells])
     head = ["", "paper", *(f"{what}, {name}" for name in NETWORKS.values() for what in ("step", "allreduce"))]
     return table(head, lines)
+
+
+def without_term(network, system, term):
+    """Milliseconds of the second and third call on 64 ranks, with a term of the network or without it."""
+    r = scaled(f"{network} without {term}" if term else network, system)[64]
+    return f"{1e3 * statistics.median(r['times'][1:3]):.3g}"
+
+
+@value
+def ok_topk_terms():
+    lines = [[f"`{system}`", *(without_term(network, system, term) for network in NETWORKS
+                               for term in ("", "alpha", "beta", "gamma"))]
+             for system in ("dense", "topkdsa", "gtopk", "ok_topk")]
+    head = [what for name in NETWORKS.values() for what in (f"{name}: all", "no latency", "no bytes", "no local work")]
+    return table(["ms", *head], lines)
+
+
+@value
+def ok_topk_gaussiank_entries():
+    sent = {system: scaled("aries", system) for system in ("gaussiank", "topka")}
+    return between_plain([r["words_sent_mean"] / sent["topka"][ranks]["words_sent_mean"]
+                          for ranks, r in sent["gaussiank"].items()])
+
+
+@value
+def ok_topk_large():
+    lines = []
+    for system in ("dense", "topkdsa", "gtopk", "ok_topk"):
+        cells = []
+        for network in NETWORKS:
+            own, few = (call_seconds(network, system, 32, n) for n in (16 * MI, MI))
+            least, small = (call_seconds(network, "ok_topk", 32, n) for n in (16 * MI, MI))
+            cells += [f"{1e3 * own:.3g}", f"{times(own / least)} ({times(few / small)})"]
+        lines.append([f"`{system}`", *cells])
+    head = [what for name in NETWORKS.values() for what in (f"{name}: ms", "/ `ok_topk` (n = 1 Mi)")]
+    return table(["", *head], lines)
+
+
+def selected_counts():
+    return {r["system"]: r for r in raw.read_json("selected_counts.json")}
+
+
+@value
+def ok_topk_selected():
+    lines = []
+    for name, r in selected_counts().items():
+        k = round(r["parameters"] * r["density"])
+        windows = [r["selected"][round((len(r["selected"]) - 1) * part)] for part in (0, 0.1, 0.5, 1)]
+        own, unadjusted = name.split(",")[0], ", unadjusted" if "," in name else ""
+        lines.append([f"`{own}`{unadjusted}", f"{100 * r['selected_deviation']:.1f} %",
+                      *(f"{count:,.0f}" if count > 10 else f"{count:.1f}" for count in windows),
+                      number(statistics.mean(r["summed"]) / k)])
+    return table(["", "mean deviation from k", "selected, first 32 steps", "after a tenth", "after half", "last steps",
+                  "entries of the sum / k, mean"], lines)
+
+
+@value
+def ok_topk_selected_k():
+    r = selected_counts()["ok_topk"]
+    return f"{r['parameters'] * r['density']:,.0f}"
+
+
+@value
+def ok_topk_selected_off():
+    return f"{100 * selected_counts()['ok_topk']['selected_deviation']:.1f} %"
 
 
 # FlexReduce
