@@ -440,6 +440,11 @@ def times(ratio):
     return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.1f}"
 
 
+def in_ms(seconds):
+    """Milliseconds with three digits, or all digits before the point."""
+    return f"{1e3 * seconds:,.0f}" if seconds >= 0.9995 else f"{1e3 * seconds:.3g}"
+
+
 def slower_than_ok_topk(network, ranks, computation=0.0):
     """How many times as long as with Ok-Topk a step takes with each other system, with the fastest of them first."""
     own = computation + call_seconds(network, "ok_topk", ranks)
@@ -459,8 +464,8 @@ def scaled_table(network, n=MI):
             if not r:
                 cells.append("-")
                 continue
-            text = f"{1e3 * call_seconds(network, system, ranks, n):.3g}"
-            low, high = (f"{1e3 * pick(r.get('times', [0])):.3g}" for pick in (min, max))
+            text = in_ms(call_seconds(network, system, ranks, n))
+            low, high = (in_ms(pick(r.get("times", [0]))) for pick in (min, max))
             cells.append(text if low == high else f"{text} ({low} to {high})")
         lines.append([f"`{system}`" if system != "dense_overlap" else "`dense`, what is not hidden", *cells])
     return table(["ms", *(f"P = {ranks}" for ranks in ranks_scaled(n))], lines)
@@ -538,7 +543,7 @@ def ok_topk_steps():
 def without_term(network, system, term):
     """Milliseconds of the second and third call on 64 ranks, with a term of the network or without it."""
     r = scaled(f"{network} without {term}" if term else network, system)[64]
-    return f"{1e3 * statistics.median(r['times'][1:3]):.3g}"
+    return in_ms(statistics.median(r["times"][1:3]))
 
 
 @value
@@ -565,7 +570,7 @@ def ok_topk_large():
         for network in NETWORKS:
             own, few = (call_seconds(network, system, 32, n) for n in (16 * MI, MI))
             least, small = (call_seconds(network, "ok_topk", 32, n) for n in (16 * MI, MI))
-            cells += [f"{1e3 * own:.3g}", f"{times(own / least)} ({times(few / small)})"]
+            cells += [in_ms(own), f"{times(own / least)} ({times(few / small)})"]
         lines.append([f"`{system}`", *cells])
     head = [what for name in NETWORKS.values() for what in (f"{name}: ms", "/ `ok_topk` (n = 1 Mi)")]
     return table(["", *head], lines)
