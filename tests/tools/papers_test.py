@@ -105,6 +105,39 @@ expect(found_by("eager_severe", done) == ("2 times; 89.5 %, `dense` 90.0 %", "sa
 done["eager_majority"]["accuracy_mean"] = 0.88
 expect(found_by("eager_severe", done)[1] == "less", "a training that loses accuracy")
 
+
+
+class made_up(script.measurement):
+    """Gives each row results with all keys that the programs write, of all systems that its commands name."""
+
+    def run(self, *command):
+        self.commands.append(str(command[0]))
+        variants = [("all ideas", 1), ("equal regions", 2), ("no moves", 2)]
+        return json.dumps([{"variant": variant, "pattern": pattern, "split": {"mean": x}, "gather": {"mean": x}}
+                           for variant, x in variants for pattern in ("clusters", "embedding")])
+
+    def json(self, *command):
+        self.commands.append(str(command[0]))
+        words = dict(zip(command, command[1:]))
+        at = {"seconds": 1, "communicating_seconds": 1, "seconds_by_seed": [1], "accuracy_by_seed": [0.9], "xi_mean": 2}
+        names = next((words[key].split(",") for key in ("--systems", "--participation", "--settings") if key in words),
+                     ["mpi", "split_allgather"])
+        rows = [{"system": name, "participation": name, "times": [1, 2], "seconds": 1, "latency_mean": 1, "nap_mean": 1,
+                 "nnz_in": 1, "nnz_out_mean": 1, "n": 10, "words_sent_mean": 4, "calls_mean": 1, "select_seconds": 1,
+                 "steps_per_second": 1, "loss": 1, "accuracy_mean": 0.9, "selected_deviation": 0,
+                 "summed_deviation": 0, "epoch_seconds": 1, "history": [at, {**at, "seconds_by_seed": [2]}]}
+                for name in names]
+        return {run: rows for run in ("url_hosts8x1", "webspam_hosts4", "url_one4", "scd_hosts4")} if (
+            "scripts/sparcml" in command) else rows
+
+
+with tempfile.TemporaryDirectory() as directory:
+    for name in rows:
+        for short in (False, True):
+            m = made_up(short, pathlib.Path(directory))
+            found, verdict = script.ROWS[name]["function"](m)
+            expect(found and verdict in script.VERDICTS and m.commands, f"{name} finds {found}: {verdict}")
+
 # A row that fails, one that cannot be measured here, and one that is interrupted: the others are measured and kept.
 with tempfile.TemporaryDirectory() as directory:
     path = pathlib.Path(directory) / "rows.json"
