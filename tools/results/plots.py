@@ -380,6 +380,29 @@ def flexreduce_streams(figure, data):
     name_lines(axes, ends)
 
 
+def by_size():
+    return {hosts: {system: [[4 * n / values.MI, values.of_size(hosts, n, system)] for n in values.all_sizes()]
+                    for system in ("flexreduce", "hierarchical", "blueconnect", "ring", "mpi")}
+            for hosts in values.size_hosts()}
+
+
+@plot("Seconds of an allreduce against its size, by five systems, over emulated hosts with 5, 10 and 12 ranks", by_size,
+      (7, 3.3))
+def flexreduce_sizes(figure, data):
+    panels = figure.subplots(1, len(data), sharey=True)
+    figure.subplots_adjust(left=0.1, right=0.98, bottom=0.16, top=0.84, wspace=0.08)
+    for axes, (hosts, lines) in zip(panels, data.items()):
+        axes.set_yscale("log")
+        for number, (name, points) in enumerate(lines.items()):
+            axes.plot(*zip(*points), label="MPI_Allreduce" if name == "mpi" else name, **look(number))
+        counts(axes, [round(mib) for mib, _ in lines["ring"]], "MiB of a rank")
+        axes.set_title(f"{hosts.replace(',', ' + ')} ranks", fontsize=9.5, loc="left", pad=4)
+        grid(axes)
+    panels[0].set_ylabel("median time of a call (s)")
+    figure.legend(*axes.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.09, 1.0), ncols=5,
+                  frameon=False, fontsize=8.5, columnspacing=1.2, handlelength=1.4)
+
+
 # Late ranks
 
 
@@ -543,3 +566,25 @@ def preload(figure, data):
     panels[0].set_ylabel("time with / without the library")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.08, 1), ncols=2,
                   frameon=False)
+
+
+def preloaded_training():
+    return {link: {row["system"]: [[h["seconds"], 100 * h["accuracy"]] for h in row["history"]]
+                   for row in values.over_hosts("codecs", link=link)} for link in ("100mbit", "1gbit")}
+
+
+@plot("Test accuracy against the seconds of training over four hosts, by the MPI library alone and by nine settings",
+      preloaded_training, (7, 3.7))
+def preload_training(figure, data):
+    panels = figure.subplots(1, 2, sharey=True)
+    figure.subplots_adjust(left=0.09, right=0.98, bottom=0.14, top=0.78, wspace=0.06)
+    for axes, (link, lines) in zip(panels, data.items()):
+        for number, (name, points) in enumerate(lines.items()):
+            axes.plot(*zip(*points), label=name, **look(number))
+        axes.set_title(link.replace("mbit", " Mbit/s").replace("gbit", " Gbit/s"), fontsize=9.5)
+        axes.set_xlabel("time of all steps (s)")
+        axes.set_xlim(0)
+        grid(axes)
+    panels[0].set_ylabel("test accuracy (%)")
+    figure.legend(*axes.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.08, 1.0), ncols=5,
+                  frameon=False, fontsize=8.5, columnspacing=1.2, handlelength=1.4)

@@ -710,6 +710,157 @@ def flexreduce_ok_topk_emulated():
     return number(raw.on_emulated_tree()["tree_ok_topk"] / raw.on_emulated_tree()["ok_topk"])
 
 
+def over_hosts(part, **wanted):
+    """Rows of a part of bench/training_hosts.py; none if it has no such run."""
+    found = raw.read_json("training_hosts.json")[part]["rows"]
+    return [row for row in found if all(row.get(key) == its for key, its in wanted.items())]
+
+
+def how_run(*parts):
+    short = any(raw.read_json("training_hosts.json")[part]["short"] for part in parts)
+    return "a short run while other programs used the machine" if short else "nothing else running"
+
+
+VALUES |= {"flexreduce_sizes_run": lambda: how_run("sizes"),
+           "flexreduce_training_run": lambda: how_run("images", "preloaded"),
+           "preload_training_run": lambda: how_run("codecs")}
+
+
+def epochs_of(found):
+    """Seconds of each epoch of these rows."""
+    ends = [[0, *(h["seconds"] for h in row["history"])] for row in found]
+    return [end - begin for each in ends for begin, end in zip(each, each[1:])]
+
+
+def with_range(found, form="{:.2f}"):
+    """The median of some measurements, the lowest and the highest."""
+    return "{} ({} to {})".format(*(form.format(x) for x in (statistics.median(found), min(found), max(found))))
+
+
+def saved_of(found, reference):
+    """The share of the median reference that the median saves."""
+    return 1 - statistics.median(found) / statistics.median(reference)
+
+
+def percents_between(shares):
+    low, high = (f"{100 * x:.0f}" for x in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+TRAINED = {"`images`": ("images", {"step": 0}, "mpi"), "`plain_mpi`": ("preloaded", {}, "own"),
+           "`images`, computation of 100 ms": ("images", {"step": 0.1}, None)}
+UNEVEN = ("2,3", "3,3,4")
+
+
+def epochs_over(part, chosen, hosts, system):
+    return epochs_of(over_hosts(part, hosts=hosts, system=system, **chosen))
+
+
+def saved_of_epochs(program):
+    part, chosen, _ = TRAINED[program]
+    return [saved_of(*(epochs_over(part, chosen, hosts, s) for s in ("flexreduce", "ring"))) for hosts in UNEVEN]
+
+
+@value
+def flexreduce_training():
+    systems = ("ring", "hierarchical", "blueconnect", "flexreduce")
+    lines = []
+    for program, (part, chosen, mpi) in TRAINED.items():
+        for hosts, saved in zip(UNEVEN, saved_of_epochs(program)):
+            seconds = [epochs_over(part, chosen, hosts, s) for s in (mpi, *systems)]
+            lines.append([program, hosts.replace(",", ", "), *(with_range(x) if x else "" for x in seconds),
+                          f"{100 * saved:.0f} %"])
+    return table(["program", "ranks on the hosts", "`MPI_Allreduce`, s", *(f"`{s}`, s" for s in systems),
+                  "`flexreduce` saves of the ring's"], lines)
+
+
+VALUES |= {"flexreduce_epochs": lambda: percents_between([*saved_of_epochs("`images`"),
+                                                          *saved_of_epochs("`plain_mpi`")]),
+           "flexreduce_epochs_computing": lambda: percents_between(saved_of_epochs("`images`, computation of 100 ms"))}
+
+
+@value
+def flexreduce_epoch_images():
+    row = over_hosts("images", hosts="2,3", system="ring")[0]
+    return f"{row['steps'] * 32 * row['ranks']:,}"
+
+
+@value
+def flexreduce_epoch_exchange():
+    """The share of the exchange in the steps with the ring, where computation takes 100 ms."""
+    found = over_hosts("images", system="ring", step=0.1)
+    return percents_between([r["communicating_seconds"] / (r["communicating_seconds"] + r["computing_seconds"])
+                             for r in found])
+
+
+def of_size(hosts, n, system):
+    return only(over_hosts("sizes"), hosts=hosts, n=n, system=system)["seconds"]
+
+
+def size_hosts():
+    return list(dict.fromkeys(r["hosts"] for r in over_hosts("sizes")))
+
+
+def all_sizes():
+    return sorted({r["n"] for r in over_hosts("sizes")})
+
+
+@value
+def flexreduce_sizes():
+    lines = []
+    for hosts in size_hosts():
+        for system in ("flexreduce", "hierarchical", "blueconnect", "mpi"):
+            saved = [1 - of_size(hosts, n, system) / of_size(hosts, n, "ring") for n in all_sizes()]
+            lines.append([hosts.replace(",", ", "), f"`{system}`", *(f"{100 * x:.0f}" for x in saved)])
+    return table(["ranks on the hosts", "% saved of the ring's time", *(f"{4 * n // MI} MiB" for n in all_sizes())],
+                 lines)
+
+
+@value
+def flexreduce_sizes_saved():
+    return percents_between([1 - of_size(hosts, n, "flexreduce") / of_size(hosts, n, "ring")
+                             for hosts in size_hosts() for n in all_sizes()])
+
+
+@value
+def flexreduce_sizes_linear():
+    """Milliseconds of an MiB with FlexReduce, over all sizes, by hosts."""
+    per_mib = [[1e3 * of_size(hosts, n, "flexreduce") / (4 * n / MI) for n in all_sizes()] for hosts in size_hosts()]
+    return ", ".join(f"{min(x):.1f} to {max(x):.1f}" for x in per_mib)
+
+
+def tree_seconds(tree, system):
+    return only(over_hosts("levels"), tree=tree, system=system)
+
+
+def trees():
+    return list(dict.fromkeys(r["tree"] for r in over_hosts("levels")))
+
+
+@value
+def flexreduce_levels():
+    systems = ("ring", "blueconnect", "hierarchical", "flexreduce", "tree_dense")
+    lines = []
+    for tree in trees():
+        its = {s: tree_seconds(tree, s) for s in systems}
+        own = its["flexreduce"]
+        lines.append([tree, *(f"{1e3 * r['seconds']:.1f}" for r in its.values()),
+                      f"{own['seconds'] / own['model_seconds']:.2f}", f"{own['calls_mean']:.2f}, {own['calls_max']}"])
+    return table(["tree", *(f"`{s}`, ms" for s in systems), "`flexreduce` / model", "its calls: mean, most"], lines)
+
+
+def to_the_ring(tree):
+    return number(tree_seconds(tree, "flexreduce")["seconds"] / tree_seconds(tree, "ring")["seconds"])
+
+
+VALUES |= {"flexreduce_levels_racks": lambda: ", ".join(to_the_ring(tree) for tree in trees()
+                                                        if tree.startswith("racks")),
+           "flexreduce_levels_sockets": lambda: to_the_ring("sockets, 1 Gbit/s"),
+           "flexreduce_levels_hierarchical": lambda: between(
+               [tree_seconds(tree, "hierarchical")["seconds"] / tree_seconds(tree, "flexreduce")["seconds"]
+                for tree in trees()])}
+
+
 # Late ranks
 
 
@@ -1293,6 +1444,43 @@ def preload_hosts():
 @value
 def preload_slower():
     return number(preloaded("openmpi", "1,1,1,1,1,1,1,1", 2**16)["ratio"])
+
+
+def coded_epochs(link, setting):
+    return epochs_of(over_hosts("codecs", link=link, system=setting))
+
+
+def saved_by_codec(link, setting, reference="own"):
+    return saved_of(coded_epochs(link, setting), coded_epochs(link, reference))
+
+
+@value
+def preload_training():
+    lines = []
+    for row in over_hosts("codecs", link="1gbit"):
+        name = row["system"]
+        cells = [cell for link in ("100mbit", "1gbit")
+                 for cell in (with_range(coded_epochs(link, name)), f"{100 * saved_by_codec(link, name):.0f} %")]
+        lines.append([f"`{name}`", *cells, percent(row["history"][-1]["accuracy"])])
+    return table(["setting", "100 Mbit/s: s an epoch", "saved", "1 Gbit/s: s an epoch", "saved",
+                  f"right after {len(over_hosts('codecs', link='1gbit')[0]['history'])} epochs"], lines)
+
+
+def saved_over(link, reference):
+    """By the settings with a codec."""
+    return percents_between([saved_by_codec(link, row["system"], reference) for row in over_hosts("codecs", link=link)
+                             if "+" in row["system"]])
+
+
+VALUES |= {"preload_training_saved": lambda: saved_over("100mbit", "own"),
+           "preload_training_saved_fast": lambda: saved_over("1gbit", "own"),
+           "preload_training_saved_ring": lambda: saved_over("100mbit", "ring"),
+           "preload_training_saved_ring_fast": lambda: saved_over("1gbit", "ring")}
+
+
+@value
+def preload_training_ring():
+    return " and ".join(f"{100 * saved_by_codec(link, 'ring'):.0f} %" for link in ("100mbit", "1gbit"))
 
 
 # A GPU
