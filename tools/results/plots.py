@@ -573,7 +573,7 @@ def preloaded_training():
                    for row in values.over_hosts("codecs", link=link)} for link in ("100mbit", "1gbit")}
 
 
-@plot("Test accuracy against the seconds of training over four hosts, by the MPI library alone and by nine settings",
+@plot("Test accuracy against the seconds of training over four hosts, by the MPI library alone and with eight settings",
       preloaded_training, (7, 3.7))
 def preload_training(figure, data):
     panels = figure.subplots(1, 2, sharey=True)
