@@ -7,7 +7,7 @@ docs/results/flexreduce.md and docs/results/preload.md show.
 bench/training_hosts.py FILE [--short] [PART ...]
 
 FILE keeps the parts that do not run. --short trains on a tenth of the images, once. Parts, with the minutes that they
-take on two cores that nothing else uses, estimated except for `levels`:
+take on two cores that nothing else uses, estimated:
 
   images      epochs of examples/images with five schedules, and with computation of 100 ms a step; 4 minutes
   preloaded   epochs of examples/plain_mpi, below which the preloaded library runs these schedules; 3 minutes
