@@ -66,8 +66,11 @@ for name, row in recorded.items():
     expect(str(ROOT) not in str(row) and "/tmp/" not in str(row), f"{name} names a folder: {row}")
     expect(rows[name] == f"{row['paper']}, {row['place']}: {row['claim']}", f"{name} claims {rows[name]}")
 
-# Verdicts: at least 0.9 of the paper's gain, a gain, none. A saving is a share of the time.
-expect([script.judged(x, 2) for x in (1.8, 1.79, 1.03, 1.02)] == ["same", "less", "less", "not seen"], "judged")
+# Verdicts: at least 0.9 of the paper's gain, a gain, none. The gain of a ratio is what it exceeds 1 by. A saving is a
+# share of the time.
+expect([script.judged(x, 2) for x in (1.91, 1.89, 1.03, 1.02)] == ["same", "less", "less", "not seen"], "judged")
+expect([script.judged(x, 1.12) for x in (1.11, 1.1, 1.01)] == ["same", "less", "not seen"], "judged a small gain")
+expect([script.near(x, 16) for x in (14, 15, 17, 18)] == ["less", "same", "same", "less"], "near")
 expect([script.judged_saving(x, 0.3) for x in (0.27, 0.26, 0.02, -1)] == ["same", "less", "not seen", "not seen"],
        "judged_saving")
 expect(script.worst(["same", "not seen", "less"]) == "not seen" and script.worst(["less", "same"]) == "less", "worst")
