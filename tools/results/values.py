@@ -605,6 +605,154 @@ def ok_topk_selected_off():
     return f"{100 * selected_counts()['ok_topk']['selected_deviation']:.1f} %"
 
 
+# Ok-Topk: time to an accuracy
+
+HOSTS_OF_TRAINING = [(hosts, link) for hosts in (4, 8) for link in ("1gbit", "100mbit")]
+TRAINED_OVER_HOSTS = ["dense", "dense+overlap", "topka", "topka+overlap", "topkdsa", "gtopk", "gaussiank", "ok_topk",
+                      "ok_topk+overlap"]
+
+
+def trained_over(system, hosts, link):
+    return only(raw.read_json("time_to_accuracy.json"), system=system, ranks=hosts, link=link)
+
+
+def network_name(hosts, link):
+    return f"{hosts} hosts, {link.replace('gbit', ' Gbit/s').replace('mbit', ' Mbit/s')}"
+
+
+def seconds_to(accuracy, row):
+    """Seconds of the steps until a seed's training has the accuracy first, interpolated between two measurements; for
+    each seed that reaches it."""
+    found = []
+    for seed in range(row["seeds"]):
+        points = [(0, 0)] + [(h["accuracy_by_seed"][seed], h["seconds_by_seed"][seed]) for h in row["history"]]
+        for (before, start), (after, end) in zip(points, points[1:]):
+            if after >= accuracy:
+                found.append(start + (end - start) * (accuracy - before) / (after - before))
+                break
+    return found
+
+
+def median_and_range(found, seeds, form="{:.3g}"):
+    if not found:
+        return "never"
+    text = form.format(statistics.median(found))
+    if len(found) > 1:
+        text += f" ({form.format(min(found))} to {form.format(max(found))})"
+    return text if len(found) == seeds else f"{text}, {len(found)} of {seeds} seeds"
+
+
+def times_to(accuracy):
+    lines = []
+    for system in TRAINED_OVER_HOSTS:
+        cells = [trained_over(system, *network) for network in HOSTS_OF_TRAINING]
+        lines.append([f"`{system}`", *(median_and_range(seconds_to(accuracy, r), r["seeds"]) for r in cells)])
+    return table([f"s to {100 * accuracy:.0f} %", *(network_name(*network) for network in HOSTS_OF_TRAINING)], lines)
+
+
+@value
+def ok_topk_time_85():
+    return times_to(0.85)
+
+
+@value
+def ok_topk_time_88():
+    return times_to(0.88)
+
+
+@value
+def ok_topk_training_phases():
+    lines = []
+    for system in TRAINED_OVER_HOSTS:
+        cells = []
+        for network in HOSTS_OF_TRAINING:
+            r = trained_over(system, *network)
+            parts = [1e3 * r[f"{phase}_seconds"] for phase in ("computing", "selecting", "communicating")]
+            cells.append(" + ".join(f"{x:.1f}" for x in parts) + f"; {1e3 * r['step_seconds']:.1f}")
+        lines.append([f"`{system}`", *cells])
+    return table(["ms a step", *(network_name(*network) for network in HOSTS_OF_TRAINING)], lines)
+
+
+@value
+def ok_topk_training_accuracy():
+    lines = []
+    for system in TRAINED_OVER_HOSTS:
+        of = [trained_over(system, hosts, "1gbit") for hosts in (4, 8)]
+        lines.append([f"`{system}`", *(f"{percent(r['accuracy_mean'])} ({percent(r['accuracy_min'])} to "
+                                       f"{percent(r['accuracy_max'])})" for r in of)])
+    return table(["", "4 ranks", "8 ranks"], lines)
+
+
+def sooner_than_dense(system, accuracy, hosts, link):
+    """How many times as long the dense sum takes to reach the accuracy, medians over the seeds."""
+    dense, other = (statistics.median(seconds_to(accuracy, trained_over(name, hosts, link)))
+                    for name in ("dense", system))
+    return dense / other
+
+
+@value
+def ok_topk_sooner_85():
+    return ", ".join(f"{sooner_than_dense('ok_topk', 0.85, *network):.2g}" for network in HOSTS_OF_TRAINING)
+
+
+@value
+def ok_topk_first_85():
+    """The system that reaches 85 % first, on each network."""
+    first = [min(TRAINED_OVER_HOSTS, key=lambda system: statistics.median(
+        seconds_to(0.85, trained_over(system, *network)))) for network in HOSTS_OF_TRAINING]
+    return ", ".join(f"`{system}`" for system in first)
+
+
+@value
+def ok_topk_xi():
+    lines = []
+    for system in ("topka", "topkdsa", "gtopk", "gaussiank", "ok_topk", "ok_topk+overlap"):
+        for ranks in (4, 8):
+            history = [h for h in trained_over(system, ranks, "1gbit")["history"] if h["xi_max"] > 0]
+            epochs = [[h for h in history if epoch < h["epoch"] <= epoch + 1] for epoch in range(4)]
+            lines.append([f"`{system}`", str(ranks),
+                          *(f"{statistics.mean(h['xi_mean'] for h in e):.2f} ({max(h['xi_max'] for h in e):.2f})"
+                            for e in epochs)])
+    return table(["mean (largest)", "P", "epoch 1", "epoch 2", "epoch 3", "epoch 4"], lines)
+
+
+@value
+def ok_topk_overlap():
+    """Three runs of the larger model; the share that is hidden, as the median and the range."""
+    lines = []
+    for system in ("dense+overlap", "topka+overlap", "ok_topk+overlap"):
+        runs = overlap_runs(system)
+        parts = [1e3 * statistics.median(r[f"{phase}_seconds"] for r in runs)
+                 for phase in ("computing", "selecting", "communicating")]
+        step = 1e3 * statistics.median(r["step_seconds"] for r in runs)
+        shares = [median_and_range([100 * r[key] for r in runs], len(runs), "{:.0f}")
+                  for key in ("hidden", "hidden_ideal")]
+        lines.append([f"`{system}`", *(f"{x:.1f}" for x in [*parts, step]), *(f"{share} %" for share in shares)])
+    return table(["ms", "computing", "selecting", "communicating", "step with overlap", "hidden", "ideal"], lines)
+
+
+def overlap_runs(system, link="1gbit"):
+    return select(raw.read_json("overlap_training.json"), system=system, link=link)
+
+
+@value
+def ok_topk_overlap_plain():
+    return f"{1e3 * statistics.median(r['step_seconds'] for r in overlap_runs('ok_topk')):.0f}"
+
+
+@value
+def ok_topk_overlap_bytes():
+    return f"{8e3 * overlap_runs('ok_topk')[0]['bytes_per_step'] / 1e9:.1f}"
+
+
+@value
+def ok_topk_overlap_slow():
+    found = {name: 1e3 * statistics.median(r["step_seconds"] for r in overlap_runs(name, "100mbit"))
+             for name in ("ok_topk", "ok_topk+overlap", "topka", "topka+overlap")}
+    return ", ".join(f"{found[name + '+overlap']:.0f} instead of {found[name]:.0f} ms with `{name}`"
+                     for name in ("ok_topk", "topka"))
+
+
 # FlexReduce
 
 HOSTS = ["2,2", "2,3", "3,3", "3,4", "4,4", "3,3,3", "3,3,4", "3,4,4", "4,4,4"]
