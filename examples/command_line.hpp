@@ -11,6 +11,15 @@
 
 namespace examples {
 
+/// Accepts finite numbers. CLI::Range alone accepts NaN.
+inline const CLI::Validator finite_number{[](const std::string& text) {
+                                            double number = 0;
+                                            const bool valid =
+                                                CLI::detail::lexical_cast(text, number) && std::isfinite(number);
+                                            return valid ? std::string() : "'" + text + "' is not a finite number";
+                                          },
+                                          "NUMBER"};
+
 /// Accepts finite numbers above 0. CLI::PositiveNumber alone accepts NaN.
 inline const CLI::Validator finite_positive{
     [](const std::string& text) {

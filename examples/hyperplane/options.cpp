@@ -6,14 +6,12 @@
 #include "../eager.hpp"
 #include "../imbalance.hpp"
 #include "../late.hpp"
+#include "../output.hpp"
 #include "../ranks.hpp"
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include <climits>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 
 namespace hyperplane {
@@ -38,7 +36,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--points", chosen.points, "number of training points")->check(CLI::Range(1, INT_MAX));
   app.add_option("--validation", chosen.validation, "number of validation points, for the loss")
       ->check(CLI::Range(1, INT_MAX));
-  app.add_option("--tau", chosen.tau, "number of rounds that may run ahead of a rank");
+  app.add_option("--tau", chosen.tau, "number of rounds that may run ahead of a rank")->check(CLI::Range(0, INT_MAX));
   app.add_option("--seed", chosen.seed, "seed of points and delays")->check(CLI::Range(1, INT_MAX));
   app.add_option("--json", chosen.json, "also write the results to this file");
   if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
@@ -49,9 +47,7 @@ int parse(int argc, char** argv, options& chosen) {
     for (const std::string& name : chosen.participation) {
       (void)participation_of(name, static_cast<spar::rank_t>(number_of_ranks()));
     }
-    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
-      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
-    }
+    check_writable(chosen.json);
   });
   return good ? -1 : 2;
 }

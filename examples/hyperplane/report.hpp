@@ -2,13 +2,13 @@
 // Prints the table at the end, and writes the same results as JSON.
 #pragma once
 
+#include "../output.hpp"
 #include "options.hpp"
 #include "training.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <fstream>
 #include <string>
 
 namespace hyperplane {
@@ -57,7 +57,7 @@ inline void report(const nlohmann::json& rows, const options& chosen) {
   fmt::print("{:12}{:>10}{:>13}{:>10}{:>8}{:>8}{:>10}{:>10}\n", "", "steps / s", "to everyone", "loss", "fresh",
              "stale", "ms busy", "ms a call");
   for (const auto& row : rows) print_row(row, everyone);
-  if (!chosen.json.empty()) std::ofstream(chosen.json) << (rows.size() == 1 ? rows[0] : rows).dump(2) << '\n';
+  write_json(chosen.json, rows.size() == 1 ? rows[0] : rows);
 }
 
 } // namespace hyperplane

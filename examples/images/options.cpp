@@ -4,15 +4,13 @@
 
 #include "../command_line.hpp"
 #include "../imbalance.hpp"
+#include "../output.hpp"
 #include "../ranks.hpp"
 #include "systems.hpp"
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include <climits>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 
 namespace images {
@@ -43,7 +41,7 @@ int parse(int argc, char** argv, options& chosen) {
   std::string imbalance = "none", step = "0s", delay = "0s";
   app.add_option("--imbalance", imbalance, imbalance_help);
   app.add_option("--step", step, "minimum duration of a step, in which a rank computes and then sleeps");
-  app.add_option("--delay", delay, delay_help);
+  app.add_option("--delay", delay, delay_help)->needs("--imbalance");
   app.add_option("--data", chosen.data, "directory with the files of Fashion-MNIST or MNIST");
   app.add_option("--json", chosen.json, "also write the results to this file");
   app.add_option("--save-gradients", chosen.gradients,
@@ -53,10 +51,8 @@ int parse(int argc, char** argv, options& chosen) {
     for (const std::string& name : chosen.systems) (void)system_of(name);
     chosen.step = seconds_of("--step", step);
     chosen.late = delays_of(imbalance, delay, number_of_ranks());
-    for (const std::string& file : {chosen.json, chosen.gradients}) {
-      if (my_rank() == 0 && !file.empty() && !std::ofstream(file))
-        throw std::runtime_error(fmt::format("{} cannot be written", file));
-    }
+    check_writable(chosen.json);
+    check_writable(chosen.gradients);
   });
   return good ? -1 : 2;
 }

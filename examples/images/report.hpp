@@ -2,6 +2,7 @@
 // Prints a line per measurement of the accuracy and the table at the end, and writes the same results as JSON.
 #pragma once
 
+#include "../output.hpp"
 #include "options.hpp"
 #include "training.hpp"
 
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -139,7 +139,7 @@ inline void report(const nlohmann::json& rows, const options& chosen) {
                1000 * number("communicating_seconds"), 1000 * number("step_seconds"), 100 * number("hidden"),
                100 * number("hidden_ideal"));
   }
-  if (!chosen.json.empty()) std::ofstream(chosen.json) << rows.dump(2) << '\n';
+  write_json(chosen.json, rows);
 }
 
 } // namespace images

@@ -3,6 +3,7 @@
 #include "options.hpp"
 
 #include "../command_line.hpp"
+#include "../output.hpp"
 #include "../ranks.hpp"
 #include "corpus.hpp"
 
@@ -10,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <climits>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -65,9 +65,7 @@ int parse(int argc, char** argv, options& chosen) {
       throw std::runtime_error(
           fmt::format("--list: got {} language ({}), expected at least 2", lists.size(), lists[0]));
     }
-    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
-      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
-    }
+    check_writable(chosen.json);
   });
   return good ? -1 : 2;
 }

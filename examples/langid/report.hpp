@@ -2,6 +2,7 @@
 // Prints progress, the table and the classified words, and writes the results as JSON.
 #pragma once
 
+#include "../output.hpp"
 #include "../ranks.hpp"
 #include "corpus.hpp"
 #include "model.hpp"
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -80,7 +80,7 @@ inline void report(const training& mpi, const training& spar, const options& cho
     results["communication_seconds" + name] = job->communication / epochs;
     results["bytes" + name] = job->bytes_a_step;
   }
-  std::ofstream(chosen.json) << results.dump(2) << '\n';
+  write_json(chosen.json, results);
 }
 
 } // namespace langid

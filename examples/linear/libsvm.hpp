@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,18 +32,20 @@ constexpr std::uint64_t most_features = std::uint64_t{1} << 32;
 class mapped_file {
  public:
   explicit mapped_file(const std::string& path) {
-    const auto fail = [&](int why) { throw std::runtime_error(path + " cannot be read: " + std::strerror(why)); };
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) fail(errno);
+    const auto fail = [&](const char* why) { throw std::runtime_error(path + " cannot be read: " + why); };
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe without a writer would block
+    if (file < 0) fail(std::strerror(errno));
     struct stat about{};
-    int why = fstat(file, &about) != 0 ? errno : S_ISREG(about.st_mode) ? 0 : EINVAL;
-    if (why == 0 && about.st_size > 0) {
+    const char* why = fstat(file, &about) != 0  ? std::strerror(errno)
+                      : !S_ISREG(about.st_mode) ? "not a regular file"
+                                                : nullptr;
+    if (why == nullptr && about.st_size > 0) {
       size_ = static_cast<std::size_t>(about.st_size);
       bytes_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-      if (bytes_ == MAP_FAILED) why = errno;
+      if (bytes_ == MAP_FAILED) why = std::strerror(errno);
     }
     close(file);
-    if (why != 0) fail(why);
+    if (why != nullptr) fail(why);
   }
   mapped_file(const mapped_file&) = delete;
   mapped_file& operator=(const mapped_file&) = delete;
@@ -64,13 +67,13 @@ class libsvm_parser {
       : text_(text), name_(std::move(name)), dimension_(dimension) {}
 
   /// Parses the lines that begin in part `shard` of `shards` equal parts of the file. Throws std::runtime_error for a
-  /// malformed line, with file, line and column.
-  samples parse(std::size_t shard, std::size_t shards) const {
+  /// malformed line, and for a label that is not one of `labels` unless these are empty, with file, line and column.
+  samples parse(std::size_t shard, std::size_t shards, std::span<const float> labels = {}) const {
     samples all;
     const std::size_t end = begin_of(shard + 1, shards);
     for (std::size_t at = begin_of(shard, shards); at < end;) {
       const std::size_t stop = std::min(text_.find('\n', at), text_.size());
-      parse_line(text_.substr(at, stop - at), all);
+      parse_line(text_.substr(at, stop - at), labels, all);
       at = stop + 1;
     }
     return all;
@@ -85,12 +88,14 @@ class libsvm_parser {
     return end == std::string_view::npos ? text_.size() : end + 1;
   }
 
-  void parse_line(std::string_view line, samples& into) const {
+  void parse_line(std::string_view line, std::span<const float> labels, samples& into) const {
     line = line.substr(0, line.find('#'));
     std::string_view word = next_word(line);
     if (word.empty()) return;
     if (word.find(':') != std::string_view::npos) fail(word, "the label is missing before '", word, "'");
     const float label = value_of(word, "the label");
+    if (!labels.empty() && std::find(labels.begin(), labels.end(), label) == labels.end())
+      fail(word, "the label ", word, " is a third one; expected two labels");
     word = next_word(line);
     if (word.starts_with("qid:")) {
       (void)index_of(word.substr(4), "the qid");
@@ -160,9 +165,10 @@ class libsvm_parser {
 };
 
 /// Reads part `shard` of `shards` of a file: the bytes of this part, up to the end of its last line.
-inline samples read_libsvm(const std::string& path, std::uint64_t dimension, std::size_t shard, std::size_t shards) {
+inline samples read_libsvm(const std::string& path, std::uint64_t dimension, std::size_t shard, std::size_t shards,
+                           std::span<const float> labels = {}) {
   const mapped_file file(path);
-  return libsvm_parser(file.text(), path, dimension).parse(shard, shards);
+  return libsvm_parser(file.text(), path, dimension).parse(shard, shards, labels);
 }
 
 } // namespace linear

@@ -21,9 +21,13 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
+#include <optional>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -83,16 +87,6 @@ struct data_set {
   std::uint64_t features = 0;
 };
 
-/// Makes the two labels of the file -1 and 1. Throws std::runtime_error for a third label. Collective.
-void make_binary(samples& mine, float lowest, float highest, const std::string& path) {
-  for (float& label : mine.labels) {
-    if (label != lowest && label != highest)
-      throw std::runtime_error(
-          fmt::format("{} has the labels {}, {} and {}; expected two labels", path, lowest, label, highest));
-    label = label == highest ? 1.0F : -1.0F;
-  }
-}
-
 /// Reads or makes a shard for each rank; for coordinate descent, all samples on every rank. Returns whether all ranks
 /// have succeeded. Collective.
 bool load(data_set& all, const options& chosen) {
@@ -104,10 +98,8 @@ bool load(data_set& all, const options& chosen) {
     all.features = of.features;
     return on_all_ranks([&] { all.mine = synthetic(of, chosen.seed).part(shard, shards); });
   }
-  if (!on_all_ranks([&] {
-        all.mine = read_libsvm(chosen.data, chosen.features > 0 ? chosen.features : most_features, shard, shards);
-      }))
-    return false;
+  const std::uint64_t limit = chosen.features > 0 ? chosen.features : most_features;
+  if (!on_all_ranks([&] { all.mine = read_libsvm(chosen.data, limit, shard, shards); })) return false;
   const auto& indices = all.mine.indices;
   const std::uint64_t least =
       indices.empty() ? 0 : *std::max_element(indices.begin(), indices.end()) + std::uint64_t{1};
@@ -120,7 +112,11 @@ bool load(data_set& all, const options& chosen) {
   return on_all_ranks([&] {
     if (!(low < high)) throw std::runtime_error(fmt::format("{} does not have samples of two labels", chosen.data));
     if (all.features == 0) throw std::runtime_error(fmt::format("{} has no features", chosen.data));
-    make_binary(all.mine, low, high, chosen.data);
+    for (float& label : all.mine.labels) {
+      if (label != low && label != high) // reads again, to name the line of the third label
+        (void)read_libsvm(chosen.data, limit, shard, shards, std::array{low, high});
+      label = label == high ? 1.0F : -1.0F;
+    }
   });
 }
 
@@ -197,13 +193,22 @@ int run(int argc, char** argv) {
   const loss kind = chosen.model == "svm" ? loss::hinge : loss::logistic;
 
   spar::mpi world(MPI_COMM_WORLD);
-  const samples none;
-  const columns by_column(scd ? std::as_const(data.mine) : none, scd ? n : 0);
-  gradient step(scd ? 0 : n);
+  std::optional<columns> by_column;
+  std::optional<gradient> step;
   std::vector<run_state> states;
-  for (const std::string& name : chosen.systems) {
-    states.emplace_back(name, steps, n, scd ? data.mine.size() : 0, chosen.seed << 32 | my_rank());
-  }
+  const bool fits = on_all_ranks([&] {
+    if (n > INT_MAX && std::count(chosen.systems.begin(), chosen.systems.end(), "mpi") > 0)
+      throw std::runtime_error(fmt::format("the system mpi needs at most {} features, got {}", INT_MAX, n));
+    try {
+      if (scd) by_column.emplace(data.mine, n);
+      if (!scd) step.emplace(n);
+      for (const std::string& name : chosen.systems)
+        states.emplace_back(name, steps, n, scd ? data.mine.size() : 0, chosen.seed << 32 | my_rank());
+    } catch (const std::bad_alloc&) {
+      throw std::runtime_error(fmt::format("too little memory for {} features", n));
+    }
+  });
+  if (!fits) return 2;
   const auto judge = [&](const auto& score_of) {
     double sum = 0, correct = 0;
     // Every rank has all samples of coordinate descent, and judges its part.
@@ -224,7 +229,7 @@ int run(int argc, char** argv) {
       if (scd) {
         const scd_options its{chosen.coordinates, steps, block.begin, block.end, P};
         const auto descend = [&](auto exchange) {
-          return scd_pass(by_column, its, state.random, state.weights, state.scores, exchange);
+          return scd_pass(*by_column, its, state.random, state.weights, state.scores, exchange);
         };
         epoch(
             state, world, total,
@@ -239,7 +244,7 @@ int run(int argc, char** argv) {
             state, world, total,
             [&] {
               return with_sum(name, world, [&](auto exchange) {
-                return sgd_pass(data.mine, its, state.weights, step, exchange, losses);
+                return sgd_pass(data.mine, its, state.weights, *step, exchange, losses);
               });
             },
             [&] { return judge([&](std::size_t i) { return score(data.mine[i], state.weights); }); });

@@ -3,6 +3,7 @@
 #include "options.hpp"
 
 #include "../command_line.hpp"
+#include "../output.hpp"
 #include "../ranks.hpp"
 
 #include <CLI/CLI.hpp>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,9 +30,10 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--set", chosen.set, "data set to make")->check(CLI::IsMember({"url", "webspam"}));
   app.add_option("--scale", chosen.scale, "share of the samples of the data set to make")
       ->check(finite_positive & CLI::Range(0.0, 1.0));
-  app.add_option("--data", chosen.data, "file of LIBSVM, in place of --set");
+  app.add_option("--data", chosen.data, "file of LIBSVM, in place of --set")->excludes("--set")->excludes("--scale");
   app.add_option("--features", chosen.features, "features of the file; 0: the largest index in the file")
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 32));
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 32))
+      ->needs("--data");
   app.add_option("--systems", chosen.systems,
                  "separated by commas: mpi (dense), and for sgd sparcml, split_allgather, split_allgather+coded, "
                  "rec_doubling; for scd allgather (default: mpi, and split_allgather or allgather)")
@@ -45,7 +46,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--coordinates", chosen.coordinates, "coordinates per rank and step of coordinate descent")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--rate", chosen.rate, "learning rate of SGD")->check(finite_positive);
-  app.add_option("--seed", chosen.seed, "of the data set and of the coordinates");
+  app.add_option("--seed", chosen.seed, "of the data set and of the coordinates")->check(CLI::Range(0, INT_MAX));
   app.add_option("--json", chosen.json, "also write the results to this file");
   if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   const bool scd = chosen.method == "scd";
@@ -61,8 +62,7 @@ int parse(int argc, char** argv, options& chosen) {
         throw std::runtime_error(
             fmt::format("--method {} has no system '{}'; there are: {}", chosen.method, name, fmt::join(known, ", ")));
     }
-    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json))
-      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
+    check_writable(chosen.json);
   });
   return good ? -1 : 2;
 }

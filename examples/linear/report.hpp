@@ -2,6 +2,7 @@
 // Prints a line per epoch and the table at the end, and writes the same results as JSON.
 #pragma once
 
+#include "../output.hpp"
 #include "../ranks.hpp"
 #include "model.hpp"
 #include "options.hpp"
@@ -12,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -84,7 +84,7 @@ inline void report(const nlohmann::json& rows, const options& chosen) {
                1000 * number("communicating_seconds") / number("steps"), number("bytes_per_step") / 1e6, number("loss"),
                100 * number("accuracy"));
   }
-  if (!chosen.json.empty()) std::ofstream(chosen.json) << rows.dump(2) << '\n';
+  examples::write_json(chosen.json, rows);
 }
 
 } // namespace linear

@@ -2,6 +2,7 @@
 // Data-parallel training with MPI_Allreduce, like any MPI program: this program does not use spar. scripts/preload runs
 // it with spar's preloaded library.
 #include "../images/model.hpp"
+#include "../output.hpp"
 #include "../ranks.hpp"
 #include "options.hpp"
 
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <numeric>
 #include <random>
 #include <span>
@@ -75,9 +75,7 @@ int train(const options& chosen) {
   const bool agree = same_weights(model);
   if (my_rank() == 0) {
     if (!agree) fmt::print(stderr, "plain_mpi: the weights differ between ranks\n");
-    if (!chosen.json.empty()) {
-      std::ofstream(chosen.json) << nlohmann::json{{"ranks", number_of_ranks()}, {"history", history}}.dump(2) << '\n';
-    }
+    examples::write_json(chosen.json, nlohmann::json{{"ranks", number_of_ranks()}, {"history", history}});
   }
   return agree ? 0 : 1;
 }

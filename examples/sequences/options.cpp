@@ -4,13 +4,13 @@
 
 #include "../command_line.hpp"
 #include "../eager.hpp"
+#include "../output.hpp"
 #include "../ranks.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <climits>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 
@@ -29,7 +29,7 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--frame", frame,
                  "duration of a frame: a step takes as long as its frames, and the rank sleeps after its computation");
   app.add_option("--imbalance", chosen.imbalance, imbalance_help);
-  app.add_option("--delay", delay, delay_help);
+  app.add_option("--delay", delay, delay_help)->needs("--imbalance");
   app.add_option("--average", chosen.average, "epochs after which the ranks average their weights; 0: never");
   app.add_option("--simulate", chosen.simulate, "number of ranks to simulate, in virtual time; 0: trains over MPI")
       ->check(CLI::Range(0, 4096));
@@ -41,10 +41,11 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--sequences", chosen.sequences, "number of training sequences")->check(CLI::Range(1, INT_MAX));
   app.add_option("--validation", chosen.validation, "number of validation sequences, for the accuracy")
       ->check(CLI::Range(1, INT_MAX));
-  app.add_option("--median", chosen.median, "median of the lengths, in frames")->check(CLI::Range(29, 1776));
+  app.add_option("--median", chosen.median, "median of the lengths, in frames")
+      ->check(finite_number & CLI::Range(29.0, 1776.0));
   app.add_option("--spread", chosen.spread, "deviation of the logarithms of the lengths; 0: equal lengths")
-      ->check(CLI::Range(0.0, 2.0));
-  app.add_option("--tau", chosen.tau, "number of rounds that may run ahead of a rank");
+      ->check(finite_number & CLI::Range(0.0, 2.0));
+  app.add_option("--tau", chosen.tau, "number of rounds that may run ahead of a rank")->check(CLI::Range(0, INT_MAX));
   app.add_option("--seeds", chosen.seeds, "trainings per participation, with different initial weights and batches")
       ->check(CLI::Range(1, 1000));
   app.add_option("--seed", chosen.seed, "seed of the first training, and of the sequences")
@@ -65,9 +66,7 @@ int parse(int argc, char** argv, options& chosen) {
       throw std::runtime_error(fmt::format("--sequences: a step of {} ranks needs {} sequences, got {}", ranks,
                                            std::size_t{chosen.batch} * ranks, chosen.sequences));
     }
-    if (my_rank() == 0 && !chosen.json.empty() && !std::ofstream(chosen.json)) {
-      throw std::runtime_error(fmt::format("{} cannot be written", chosen.json));
-    }
+    check_writable(chosen.json);
   });
   return good ? -1 : 2;
 }

@@ -2,6 +2,7 @@
 // Prints the table at the end, and writes the same results as JSON.
 #pragma once
 
+#include "../output.hpp"
 #include "options.hpp"
 #include "training.hpp"
 
@@ -9,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <span>
 #include <string>
 
@@ -78,7 +78,7 @@ inline void report(const nlohmann::json& rows, const options& chosen) {
                everyone > 0 ? fmt::format("{:.3f}", speed / everyone) : "-", 100 * number("accuracy_mean"),
                number("fresh_mean"), row["stale_max"].get<std::uint64_t>());
   }
-  if (!chosen.json.empty()) std::ofstream(chosen.json) << rows.dump(2) << '\n';
+  write_json(chosen.json, rows);
 }
 
 } // namespace sequences

@@ -67,7 +67,8 @@ training measured(const learner& own, problem& given, const options& chosen, Red
   job.ranks_agree = over_learners(sum, MPI_MIN) == over_learners(sum, MPI_MAX);
   for (std::size_t e = 0; e < own.history.size(); ++e) {
     const double seconds = over_learners([e](const learner& one) { return one.history[e].seconds; }, MPI_MAX);
-    job.history.push_back({static_cast<unsigned>(e), seconds, given.accuracy(own.history[e].weights, chosen)});
+    const double accuracy = my_rank() == 0 ? given.accuracy(own.history[e].weights, chosen) : 0; // only rank 0 reports
+    job.history.push_back({static_cast<unsigned>(e), seconds, accuracy});
   }
   return job;
 }

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <sys/stat.h>
 
 namespace spar_test {
 namespace {
@@ -143,6 +146,18 @@ TEST(linear, a_malformed_line_is_named_with_its_column_and_value) {
   }
 }
 
+TEST(linear, a_third_label_is_named_with_its_line) {
+  const std::array labels{-1.0F, 1.0F};
+  const libsvm_parser parser("+1 1:1\n-1\n\n 0.5 2:1\n", "file", most_features);
+  EXPECT_EQ(parser.parse(0, 2, labels).size(), 2U);
+  try {
+    (void)parser.parse(1, 2, labels);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "file:4:2: the label 0.5 is a third one; expected two labels");
+  }
+}
+
 TEST(linear, files) {
   const std::string path = testing::TempDir() + "linear_test.libsvm";
   std::ofstream(path) << "+1 1:0.5 4294967296:2\n-1\n";
@@ -153,8 +168,16 @@ TEST(linear, files) {
   EXPECT_EQ(linear::read_libsvm(path, most_features, 0, 2).size(), 0U);
   std::remove(path.c_str());
   EXPECT_THROW((void)linear::read_libsvm(path, most_features, 0, 1), std::runtime_error);
-  EXPECT_THROW((void)linear::read_libsvm("/dev/zero", most_features, 0, 1), std::runtime_error);
-  EXPECT_THROW((void)linear::read_libsvm("/", most_features, 0, 1), std::runtime_error);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0); // without a writer
+  for (const std::string& other : {std::string("/dev/zero"), std::string("/"), path}) {
+    try {
+      (void)linear::read_libsvm(other, most_features, 0, 1);
+      ADD_FAILURE() << other;
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(error.what(), other + " cannot be read: not a regular file");
+    }
+  }
+  std::remove(path.c_str());
 }
 
 const linear::shape small{600, 500, 12};

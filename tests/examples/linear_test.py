@@ -69,12 +69,16 @@ with tempfile.TemporaryDirectory() as directory:
     for text, says in {
         "1 1:1\n2 4:1\n": f"{file}:2:3: the index 4 is above the dimension 3",
         "1 1:1\n2 2:x\n": f"{file}:2:5: the value must be a finite number, not 'x'",
-        "1 1:1\n2 1:1\n3 1:1\n": f"{file} has the labels 1, 2 and 3; expected two labels",
+        "1 1:1\n2 1:1\n3 1:1\n": f"{file}:2:1: the label 2 is a third one; expected two labels",
         "1 1:1\n": f"{file} does not have samples of two labels",
         "": f"{file} does not have samples of two labels",
     }.items():
         file.write_text(text)
         run(*on_ranks(2), "--data", file, "--features", 3, status=2, says=says)
+    file.write_text("1 1:1\n2 4294967296:1\n")
+    run(program, "--data", file, status=2, says="the system mpi needs at most 2147483647 features, got 4294967296")
+    little = f"ulimit -v 8000000 && {program} --data {file} --systems split_allgather"
+    run("bash", "-c", little, status=2, says="too little memory for 4294967296 features")
     for arguments, says in {
         "--data /nonexistent": "/nonexistent cannot be read: No such file or directory",
         "--method gd": "--method",
@@ -85,9 +89,13 @@ with tempfile.TemporaryDirectory() as directory:
         "--scale nan": "--scale",
         "--rate 0": "--rate",
         "--batch 0": "--batch",
+        "--data FILE --scale 0.1": "--scale excludes --data",
+        "--features 3": "--features requires --data",
+        "--seed -1": "--seed: Value -1",
         "--json /nonexistent/results.json": "/nonexistent/results.json cannot be written",
     }.items():
         run(program, *arguments.split(), status=2, says=says)
+    run(program, "--scale", "1e-9", "--json", "/dev/full", status=1, says="/dev/full cannot be written")
     run(ROOT / "scripts/linear", "--mpi", "none", status=2, says="--mpi must be openmpi or mpich, not none")
     run(ROOT / "scripts/linear", "--ranks", 0, status=2, says="--ranks must be a positive number, not 0")
     run(ROOT / "scripts/linear", "--hosts", "0", status=2, says="hosts must be like 1,1,2, not '0'")

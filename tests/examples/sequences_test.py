@@ -78,9 +78,13 @@ with tempfile.TemporaryDirectory() as directory:
         "--frame 20": "--frame must be from 0s to 60s, like 1.5s, 32ms or 300us, not '20'",
         "--median 28": "--median: Value 28",
         "--spread 2.1": "--spread: Value 2.1",
+        "--spread nan": "'nan' is not a finite number",
+        "--tau -1": "--tau: Value -1",
+        "--delay 5ms": "--delay requires --imbalance",
         "--rate nan": "'nan' is not a finite number above 0",
         "--json /nonexistent/results.json": "/nonexistent/results.json cannot be written",
     }.items():
         run(program, *arguments.split(), status=2, says=says)
+    run(program, *few, "--frame", "0s", "--json", "/dev/full", status=1, says="/dev/full cannot be written")
 
 sys.exit(1 if failures else 0)
