@@ -41,6 +41,9 @@ int parse(int argc, char** argv, options& chosen) {
   app.add_option("--json", chosen.json, "also write the results to this file");
   if (const int status = examples::parse(app, argc, argv); status >= 0) return status;
   const bool good = on_all_ranks([&] {
+    if (chosen.batch > chosen.points)
+      throw std::runtime_error(
+          fmt::format("a batch of {} points is larger than all {} training points", chosen.batch, chosen.points));
     chosen.step = seconds_of("--step", step);
     chosen.late = delays_of(chosen.imbalance, delay, number_of_ranks());
     chosen.nap = seconds_of("--nap", nap);

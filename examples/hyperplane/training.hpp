@@ -95,8 +95,8 @@ inline training train(spar::mpi& world, const participation& who, const points& 
   for (unsigned s = 0; s < chosen.steps; ++s) {
     const double begin = MPI_Wtime();
     const std::clock_t before = std::clock();
-    const std::uint64_t first = (std::uint64_t{s} * number_of_ranks() + my_rank()) * chosen.batch;
-    all.read(first % chosen.points, mine);
+    const std::uint64_t number = std::uint64_t{s} * number_of_ranks() + my_rank(); // of the batch
+    all.read(number % (chosen.points / chosen.batch) * chosen.batch, mine);
     gradient(weights, mine, slope);
     job.computing += static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
 

@@ -79,6 +79,7 @@ with tempfile.TemporaryDirectory() as directory:
         "--rate nan": "'nan' is not a finite number above 0",
         "--rate inf": "'inf' is not a finite number above 0",
         "--steps 0": "--steps: Value 0",
+        "--batch 64 --points 32": "a batch of 64 points is larger than all 32 training points",
         "--json /nonexistent/results.json": "/nonexistent/results.json cannot be written",
     }.items():
         run(program, *arguments.split(), status=2, says=says)

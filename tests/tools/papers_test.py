@@ -108,6 +108,9 @@ expect(found_by("eager_severe", done) == ("2 times; 89.5 %, `dense` 90.0 %", "sa
 done["eager_majority"]["accuracy_mean"] = 0.88
 expect(found_by("eager_severe", done)[1] == "less", "a training that loses accuracy")
 
+# A mean below the bound is not enough: the claim is about each rank.
+volume = lambda most: {"ok_topk": {"nnz_in": 10, "words_sent_mean": 40, "words_sent": most}}
+expect([found_by("ok_topk_volume", volume(x))[1] for x in (59, 61)] == ["same", "less"], "words of a rank")
 
 
 class made_up(script.measurement):
@@ -126,7 +129,7 @@ class made_up(script.measurement):
         names = next((words[key].split(",") for key in ("--systems", "--participation", "--settings") if key in words),
                      ["mpi", "split_allgather"])
         rows = [{"system": name, "participation": name, "times": [1, 2], "seconds": 1, "latency_mean": 1, "nap_mean": 1,
-                 "nnz_in": 1, "nnz_out_mean": 1, "n": 10, "words_sent_mean": 4, "calls_mean": 1, "select_seconds": 1,
+                 "nnz_in": 1, "nnz_out_mean": 1, "n": 10, "words_sent_mean": 4, "words_sent": 5, "calls_mean": 1, "select_seconds": 1,
                  "steps_per_second": 1, "final_loss": 1, "accuracy_mean": 0.9, "selected_deviation": 0,
                  "summed_deviation": 0, "epoch_seconds": 1, "history": [at, {**at, "seconds_by_seed": [2]}]}
                 for name in names]

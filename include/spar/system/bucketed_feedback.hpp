@@ -120,11 +120,10 @@ inline std::vector<saved_bucket> read_buckets(std::span<const std::byte> saved) 
 ///
 /// Residuals belong to parameters: `rebuild`, `load` and `take_over` move them to other buckets. If a call fails, the
 /// residual and the state of its bucket stay as they were, and so do the gradients of a bucket with several parameters
-/// for which the program has called `ready`. Other buckets may have been reduced. After the first
-/// step, the rank's pool takes no memory in a step with the same buckets and no more nonzeros, whatever the order of
-/// messages. Only the lists of coroutines and of expected messages may still grow, to 2 or 4 times their length, in a
-/// step that has more of them at once than any step before. `ready`, `start`,
-/// `wait` and `ended` may throw the \ref call_errors.
+/// for which the program has called `ready`. Other buckets may have been reduced. After the first step, the rank's pool
+/// takes no memory in a step with the same buckets and no more nonzeros, whatever the order of messages. Only the lists
+/// of coroutines and of expected messages may still grow, to 2 or 4 times their length, in a step that has more of them
+/// at once than any step before. `ready`, `start`, `wait` and `ended` may throw the \ref call_errors.
 template <communicates Net, element T, class Algorithm, reduction<T> Op = sum, index_type Index = std::uint32_t>
 class bucketed_feedback {
   using reducer_type = error_feedback<T, detail::in_bucket<Algorithm>, Index>;

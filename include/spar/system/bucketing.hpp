@@ -279,7 +279,10 @@ class bucket_rounds {
     if (counts_ == on || !prefix_.has_communicator()) return;
     endpoint& node = net_->node();
     const rank_lock lock(node.shared());
-    on ? node.begin_round() : node.end_round();
+    if (on)
+      node.begin_round();
+    else
+      node.end_round();
     counts_ = on;
   }
   void check_started(const bucket_type& b) const {

@@ -170,7 +170,7 @@ struct recursive_doubling {
       outgoing<Storage, T, Index> out;
       std::optional<decltype(net.send(peer, payload()))> sending;
       if (distance > 0 || !folded.active())
-        sending.emplace(net.send(peer, co_await out(net, store, have, range, group(distance))));
+        static_cast<void>(sending.emplace(net.send(peer, co_await out(net, store, have, range, group(distance)))));
       incoming<Storage, T, Index> theirs(net.work().memory());
       co_await net.receive(peer, theirs);
       const auto other = co_await theirs.view(net, store, range);
@@ -222,7 +222,7 @@ struct recursive_doubling {
          distance += std::max(distance, 1)) {
       const rank_t peer = distance == 0 ? folded.partner() : folded.rank_of(folded.number() ^ distance);
       std::optional<decltype(net.send(peer, payload()))> sending;
-      if (distance > 0) sending.emplace(net.send(peer, view_message<T>(x)));
+      if (distance > 0) static_cast<void>(sending.emplace(net.send(peer, view_message<T>(x))));
       theirs.end_loan();
       co_await net.receive(peer, theirs);
       if (sending) co_await *sending; // the send must end before `x` changes
