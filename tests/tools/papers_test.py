@@ -129,8 +129,9 @@ class made_up(script.measurement):
         names = next((words[key].split(",") for key in ("--systems", "--participation", "--settings") if key in words),
                      ["mpi", "split_allgather"])
         rows = [{"system": name, "participation": name, "times": [1, 2], "seconds": 1, "latency_mean": 1, "nap_mean": 1,
-                 "nnz_in": 1, "nnz_out_mean": 1, "n": 10, "words_sent_mean": 4, "words_sent": 5, "calls_mean": 1, "select_seconds": 1,
-                 "steps_per_second": 1, "final_loss": 1, "accuracy_mean": 0.9, "selected_deviation": 0,
+                 "nnz_in": 1, "nnz_out_mean": 1, "n": 10, "words_sent_mean": 4, "words_sent": 5, "calls_mean": 1,
+                 "select_seconds": 1, "steps_per_second": 1, "final_loss": 1,
+                 "accuracy_mean": 0.9, "selected_deviation": 0,
                  "summed_deviation": 0, "epoch_seconds": 1, "history": [at, {**at, "seconds_by_seed": [2]}]}
                 for name in names]
         return {run: rows for run in ("url_hosts8x1", "webspam_hosts4", "url_one4", "scd_hosts4")} if (
