@@ -2,10 +2,16 @@
 """The plots of the pages. PLOTS maps the name of a plot to its title, which says what the plot shows, a function that
 returns its data from the recorded results, and a function that draws these data, and nothing else, on a figure."""
 
+import pages.codecs
+import pages.flexreduce
+import pages.late_ranks
+import pages.ok_topk
+import pages.speed
+import pages.volume
 import raw
-import values
 from plotting import COLOURS
 from raw import only, rows, select
+from values import MI
 
 PLOTS = {}
 MARKERS = "osv^D*PX<"
@@ -87,7 +93,7 @@ def by_density(found):
 
 
 @plot("Time of four systems divided by the time of MPI_Allreduce, against the density, on one host and on four hosts",
-      lambda: {"one host, 2 ranks": by_density(values.one_host()),
+      lambda: {"one host, 2 ranks": by_density(pages.speed.one_host()),
                "4 hosts, links of 1 Gbit/s": by_density(rows("choosing_4_hosts.txt"))})
 def speed(figure, data):
     panels = figure.subplots(1, 2, sharey=True)
@@ -116,7 +122,7 @@ def topk_times():
 def speed_topk(figure, data):
     axes = figure.subplots()
     figure.subplots_adjust(left=0.17, right=0.97, bottom=0.2, top=0.88)
-    for number, library in enumerate(values.LIBRARIES.values()):
+    for number, library in enumerate(pages.speed.LIBRARIES.values()):
         at = [line + 0.17 * (2 * number - 1) for line in range(len(data))]
         axes.plot([times[number][0] for times in data.values()], at, MARKERS[number], color=COLOURS[number],
                   markersize=6, label=library)
@@ -136,8 +142,9 @@ def speed_topk(figure, data):
 
 def volumes():
     systems = ["topka", "topkdsa", "gtopk", "ok_topk"]
-    return {s: [[r["ranks"], r["words_sent_mean"] / r["nnz_in"]] for r in values.simulated(s)] for s in systems} | {
-        "bound": [[r["ranks"], r["words_bound"] / r["nnz_in"]] for r in values.simulated("ok_topk")]}
+    simulated = pages.volume.simulated
+    return {s: [[r["ranks"], r["words_sent_mean"] / r["nnz_in"]] for r in simulated(s)] for s in systems} | {
+        "bound": [[r["ranks"], r["words_bound"] / r["nnz_in"]] for r in simulated("ok_topk")]}
 
 
 @plot("Words that a rank sends for each selected entry, against the number of ranks, beside the lower bound", volumes)
@@ -216,9 +223,10 @@ def scaling(figure, data):
 
 
 def weak_scaling():
-    return {title: {system: [[ranks, 1e3 * values.call_seconds(network, system, ranks)]
-                             for ranks in values.scaled(network, system)] for system in values.SCALED}
-            for network, title in values.NETWORKS.items()}
+    of = pages.ok_topk
+    return {title: {system: [[ranks, 1e3 * of.call_seconds(network, system, ranks)]
+                             for ranks in of.scaled(network, system)] for system in of.SCALED}
+            for network, title in of.NETWORKS.items()}
 
 
 @plot("Simulated milliseconds of an allreduce against the number of ranks, by six systems and by the dense allreduce "
@@ -229,7 +237,7 @@ def ok_topk(figure, data):
     for axes, (title, lines) in zip(panels, data.items()):
         axes.set_yscale("log")
         ends = draw_lines(axes, lines)
-        counts(axes, values.ranks_scaled(), "ranks P")
+        counts(axes, pages.ok_topk.ranks_scaled(), "ranks P")
         axes.set_title(f"{title}, n = 1,048,576, k = 1 %", fontsize=9.5)
         times = [y for points in lines.values() for _, y in points]
         ticks = [10**e * m for e in range(-1, 4) for m in (1, 3)]
@@ -242,7 +250,7 @@ def ok_topk(figure, data):
 
 
 def numbers_selected():
-    found = values.selected_counts()
+    found = pages.ok_topk.selected_counts()
     lines = {name: [[r["window"] * (w + 0.5), count] for w, count in enumerate(r["selected"]) if count >= 1]
              for name, r in found.items()}
     own = found["ok_topk"]
@@ -338,7 +346,7 @@ def scaling_accuracy(figure, data):
 
 
 @plot("Seconds of an allreduce of 16 MiB over hosts with two to four ranks each, by five systems",
-      lambda: {s: [[hosts, values.on_tree(hosts, s)["seconds"]] for hosts in values.HOSTS]
+      lambda: {s: [[hosts, pages.flexreduce.on_tree(hosts, s)["seconds"]] for hosts in pages.flexreduce.HOSTS]
                for s in ("flexreduce", "hierarchical", "blueconnect", "ring", "mpi")}, (7, 3.8))
 def flexreduce(figure, data):
     axes = figure.subplots()
@@ -381,9 +389,10 @@ def flexreduce_streams(figure, data):
 
 
 def by_size():
-    return {hosts: {system: [[4 * n / values.MI, values.of_size(hosts, n, system)] for n in values.all_sizes()]
+    of = pages.flexreduce
+    return {hosts: {system: [[4 * n / MI, of.of_size(hosts, n, system)] for n in of.all_sizes()]
                     for system in ("flexreduce", "hierarchical", "blueconnect", "ring", "mpi")}
-            for hosts in values.size_hosts()}
+            for hosts in of.size_hosts()}
 
 
 @plot("Seconds of an allreduce against its size, by five systems, over emulated hosts with 5, 10 and 12 ranks", by_size,
@@ -407,10 +416,10 @@ def flexreduce_sizes(figure, data):
 
 
 def speed_by_delay():
-    lines = {p: [[1e3 * d, values.hyperplane(p, d, "hyperplane.txt")["ratio"]] for d in (0.02, 0.03, 0.04)]
+    lines = {p: [[1e3 * d, pages.late_ranks.hyperplane(p, d, "hyperplane.txt")["ratio"]] for d in (0.02, 0.03, 0.04)]
              for p in ("solo", "quorum:4", "majority")}
     limit = [[d, (32 + d) / (32 + d / 8)] for d in (20, 25, 30, 35, 40)]
-    quiet = [[1e3 * d, values.hyperplane("solo", d)["ratio"]] for d in (0.02, 0.03, 0.04)]
+    quiet = [[1e3 * d, pages.late_ranks.hyperplane("solo", d)["ratio"]] for d in (0.02, 0.03, 0.04)]
     return lines | {"limit": limit, "solo, quiet machine": quiet}
 
 
@@ -452,7 +461,7 @@ def late_training(figure, data):
 
 @plot("Test accuracy against the seconds of training on sequences of different lengths, by four participations",
       lambda: {p: [[h["seconds"], 100 * h["accuracy"]] for h in row["history"]]
-               for p, row in values.eager_sgd(**values.UNEQUAL, average=0).items()}, (7, 3.3))
+               for p, row in pages.late_ranks.eager_sgd(**pages.late_ranks.UNEQUAL, average=0).items()}, (7, 3.3))
 def late_sequences(figure, data):
     axes = figure.subplots()
     figure.subplots_adjust(left=0.1, right=0.97, bottom=0.16, top=0.96)
@@ -473,7 +482,7 @@ LINKS = {"20mbit": 20, "50mbit": 50, "200mbit": 200, "1gbit": 1000}
 def relative_times(hosts):
     lines = {}
     for link, rate in LINKS.items():
-        for codec, saved in values.compressed(hosts, link, values.MI).items():
+        for codec, saved in pages.codecs.compressed(hosts, link, MI).items():
             lines.setdefault(codec, []).append([rate, 1 - saved[0]])
     return {codec: lines[codec] for codec in ("zfp:8+p2p", "zfp:16", "zfp:8", "bf16", "qsgd:8", "qsgd:4")}
 
@@ -533,7 +542,7 @@ def preloaded():
               "2 hosts of 2": ("2,2", "then FlexReduce", [2**20, 2**22])}
     found = {}
     for title, (hosts, after, sizes) in wanted.items():
-        for library in values.LIBRARIES:
+        for library in pages.speed.LIBRARIES:
             last = [select(raw.preload(), library=library, hosts=hosts, bytes=size, after=after)[-1] for size in sizes]
             found.setdefault(title, {})[library] = [[r["bytes"], r["ratio"], r["low"], r["high"]] for r in last]
     return found
@@ -554,7 +563,7 @@ def preload(figure, data):
             down = [ratio - low for _, ratio, low, _ in points]
             up = [high - ratio for _, ratio, _, high in points]
             axes.errorbar(at, [p[1] for p in points], yerr=[down, up], fmt=MARKERS[number], color=COLOURS[number],
-                          markersize=5, linewidth=1, capsize=2, label=values.LIBRARIES[library])
+                          markersize=5, linewidth=1, capsize=2, label=pages.speed.LIBRARIES[library])
         axes.axhline(1, color="black", linewidth=1)
         axes.set_yscale("log", base=2)
         axes.set_xlim(-0.6, len(points) - 0.4)
@@ -570,7 +579,7 @@ def preload(figure, data):
 
 def preloaded_training():
     return {link: {row["system"]: [[h["seconds"], 100 * h["accuracy"]] for h in row["history"]]
-                   for row in values.over_hosts("codecs", link=link)} for link in ("100mbit", "1gbit")}
+                   for row in pages.flexreduce.over_hosts("codecs", link=link)} for link in ("100mbit", "1gbit")}
 
 
 @plot("Test accuracy against the seconds of training over four hosts, by the MPI library alone and with eight settings",
