@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that text is UTF-8, with lines of at most 120 characters (except rows of tables) and no trailing blanks, and
-that the row below the heads of a table stands alone in its line: a table whose rows are wrapped is no table."""
+"""Checks that text is UTF-8, with lines of at most 120 characters (except rows of tables) and no trailing blanks,
+that the row below the heads of a table stands alone in its line (a table whose rows are wrapped is no table), and that
+no line of a page begins with a comment and goes on with text (this would be HTML, which ends a paragraph)."""
 
 import re
 
@@ -25,6 +26,8 @@ def faults(name, content):
             yield number, f"{len(line)} characters, expected at most {LIMIT}"
         if row and "|---" in line and not re.fullmatch(r"\|(:?-+:?\|)+", line):
             yield number, "a table with several rows in one line"
+        if name.endswith(".md") and re.match(r"[ -]*<!-- [^>]*-->.", line):
+            yield number, "a comment and then text, which is HTML; expected a word before the comment"
         if line != line.rstrip():
             yield number, "trailing blank"
 
@@ -45,6 +48,8 @@ def self_test():
     yield "rows of a table", not list(faults("a.md", b"| a | b |\n|---|---:|\n| 1 | 2 |"))
     yield "rows of a table in one line", len(list(faults("a.md", b"| a | b | |---|---:| | 1 | 2 |"))) == 1
     yield "a table elsewhere", len(list(faults("a.py", b"| " + long))) == 1
+    yield "text after a comment", [n for n, _ in faults("a.md", b"takes\n<!-- =x -->2<!-- --> s\n<!-- =x -->")] == [2]
+    yield "a comment in text", not list(faults("a.md", b"takes <!-- =x -->2<!-- --> s\n\n<!-- =table -->\n"))
     yield "a blank at the end", [n for n, _ in faults("a.md", b"one\ntwo \n")] == [2]
     yield "another encoding", len(list(faults("a.md", "é".encode("latin-1")))) == 1
 

@@ -153,9 +153,9 @@ def codecs_training_faster():
 
 @value
 def codecs_threads():
-    found = rows("codecs_threads.txt")
-    ratio = lambda system: between([r["ratio"] for r in select(found, system=system)])
-    return ", ".join(f"`{s}` {ratio(s)}" for s in ("ring+qsgd:8", "ring+bound:1e-3", "ring+zfp:8"))
+    systems = ("ring+qsgd:8", "ring+bound:1e-3", "ring+zfp:8")
+    ratios = [[r["ratio"] for r in select(rows("codecs_threads.txt"), system=system)] for system in systems]
+    return table([f"`{system}`" for system in systems], [map(between, ratios)])
 
 
 VALUES |= {

@@ -85,6 +85,42 @@ def ok_topk_calls():
 
 
 @value
+def ok_topk_calls_fewer():
+    *_, (ranks, r) = scaled("aries", "topka").items()
+    return f"{r['iterations']} of `topka` and `gaussiank` on {ranks}"
+
+
+def network_of(network):
+    """A row that has the numbers of the network."""
+    return scaled(network, "ok_topk")[32]
+
+
+@value
+def ok_topk_local_work():
+    r = network_of("aries")
+    return f"{1e9 * r['gamma_sparse']:.1f} ns for each merged entry, and {1e9 * r['gamma_dense']:.1f} ns for each value"
+
+
+@value
+def ok_topk_aries_links():
+    r = network_of("aries")
+    return f"{1e6 * r['alpha']:.1f} us, {1e-9 / r['beta']:.0f} GB/s"
+
+
+@value
+def ok_topk_step_fastest():
+    """The fastest of the other systems on most ranks, and how many times as long its steps take."""
+    system, ratio = slower_than_ok_topk("aries", ranks_scaled()[-1], computation_of("aries"))[0]
+    return f"`{system}` takes {times(ratio)}"
+
+
+@value
+def ok_topk_computation_share():
+    shares = {number(computation_of(network) / scaled(network, "dense")[32]["times"][0]) for network in NETWORKS}
+    return " and ".join(shares)
+
+
+@value
 def ok_topk_steps():
     """Ratios of steps and of allreduces, beside the ranges that the paper states."""
 
@@ -176,7 +212,13 @@ def ok_topk_selected():
 @value
 def ok_topk_selected_k():
     r = selected_counts()["ok_topk"]
-    return f"{r['parameters'] * r['density']:,.0f}"
+    return f"{r['parameters'] * r['density']:,.0f}, {100 * r['density']:g} %"
+
+
+@value
+def ok_topk_selected_run():
+    r = selected_counts()["ok_topk"]
+    return f"{r['ranks']} ranks train a classifier of Fashion-MNIST for {r['epochs']} epochs"
 
 
 VALUES |= {
@@ -184,6 +226,9 @@ VALUES |= {
     "ok_topk_1gbit": lambda: scaled_table("1gbit"),
     "ok_topk_most_ranks": lambda: str(ranks_scaled()[-1]),
     "ok_topk_computation": lambda: " and ".join(f"{1e3 * computation_of(network):.2g} ms" for network in NETWORKS),
+    "ok_topk_1gbit_latency": lambda: f"{1e6 * network_of('1gbit')['alpha']:.0f} us",
+    "ok_topk_buckets": lambda: str(scaled("aries", "dense_overlap")[32]["buckets"]),
+    "ok_topk_large_calls": lambda: str(scaled("aries", "ok_topk", 16 * MI)[32]["iterations"]),
     "ok_topk_selected_off": lambda: f"{100 * selected_counts()['ok_topk']['selected_deviation']:.1f} %",
 }
 
@@ -206,8 +251,9 @@ def network_name(hosts, link):
 def times_to(accuracy):
     lines = []
     for system in TRAINED_OVER_HOSTS:
-        cells = [trained_over(system, *network) for network in HOSTS_OF_TRAINING]
-        lines.append([f"`{system}`", *(median_and_range(seconds_to(accuracy, r["history"]), r["seeds"]) for r in cells)])
+        found = [trained_over(system, *network) for network in HOSTS_OF_TRAINING]
+        cells = [median_and_range(seconds_to(accuracy, r["history"]), r["seeds"]) for r in found]
+        lines.append([f"`{system}`", *cells])
     return table([f"s to {100 * accuracy:.0f} %", *(network_name(*network) for network in HOSTS_OF_TRAINING)], lines)
 
 
@@ -412,6 +458,10 @@ VALUES |= {
     "ok_topk_ideas_clusters_share": lambda: mean_by_ranks("largest_share", "clusters"),
     "ok_topk_ideas_embedding_share": lambda: mean_by_ranks("largest_share", "embedding"),
     "ok_topk_ideas_equal_share": lambda: mean_by_ranks("largest_share", "clusters", "equal regions"),
+    "ok_topk_ideas_entries": lambda: f"{ranks_ablated()[-1]} ranks, a rank has {ABLATED_K / ranks_ablated()[-1]:.0f}",
+    "ok_topk_reuse_calls":
+        lambda: "{ranks} ranks, {calls} calls".format(**ablated("aries", pattern="drift", variant="period 32")),
+    "ok_topk_ideas_ranks": lambda: ", ".join(map(str, ranks_ablated()[:-1])) + f" and {ranks_ablated()[-1]}",
     "ok_topk_ideas_counted": lambda: mean_by_ranks("counted_first", "drift", form="{:.0%}").replace("%", " %"),
     "ok_topk_reuse_cost":
         lambda: f"{selection_milliseconds('exact_topk') / selection_milliseconds('threshold_reuse'):.1f}",
