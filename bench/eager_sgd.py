@@ -16,6 +16,11 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tools" / "results"))
+sys.dont_write_bytecode = True
+
+import records  # noqa: E402
+
 
 # Batches of different lengths make the ranks late.
 LENGTHS = "--epochs 12 --seeds 3 --participation "
@@ -51,6 +56,7 @@ def main():
     parser.add_argument("file", metavar="FILE", type=pathlib.Path)
     parser.add_argument("--mpi", choices=["openmpi", "mpich"])
     args = parser.parse_args()
+    records.read(args.file, list)
     all_rows = []
     with tempfile.TemporaryDirectory() as directory:
         found = pathlib.Path(directory) / "rows.json"
@@ -62,7 +68,7 @@ def main():
             if status != 0:
                 return status
             all_rows += [{"program": name, **row} for row in json.loads(found.read_text())]
-    args.file.write_text(json.dumps(all_rows, indent=1) + "\n")
+    records.write(args.file, json.dumps(all_rows, indent=1))
     return 0
 
 

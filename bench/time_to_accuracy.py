@@ -17,6 +17,11 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tools" / "results"))
+sys.dont_write_bytecode = True
+
+import records  # noqa: E402
+
 DENSE = "dense,dense+overlap"
 SPARSE = "topka,topka+overlap,topkdsa,gtopk,gaussiank,ok_topk,ok_topk+overlap"
 # Dense sums at 100 Mbit/s take half of the time with one seed. What they learn does not depend on the network.
@@ -29,6 +34,7 @@ def main():
     parser.add_argument("file", metavar="FILE", type=pathlib.Path)
     parser.add_argument("--short", action="store_true")
     chosen = parser.parse_args()
+    records.read(chosen.file, list)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         found = pathlib.Path(folder, "rows.json")
@@ -41,7 +47,7 @@ def main():
             if status != 0:
                 return status
             rows += [{"link": link, **row} for row in json.loads(found.read_text(encoding="utf-8"))]
-            chosen.file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            records.write(chosen.file, json.dumps(rows, indent=1))
     return 0
 
 

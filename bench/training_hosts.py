@@ -29,6 +29,11 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tools" / "results"))
+sys.dont_write_bytecode = True
+
+import records  # noqa: E402
+
 UNEVEN = ["2,3", "3,3,4"]
 PLANS = "ring,hierarchical,blueconnect,flexreduce"
 SLOW = "--link 100mbit --mpi openmpi"
@@ -133,7 +138,7 @@ def main():
     chosen = parser.parse_intermixed_args()
     if unknown := [part for part in chosen.parts if part not in PARTS]:
         parser.error(f"there is no part {unknown[0]}; there are {', '.join(PARTS)}")
-    results = json.loads(chosen.file.read_text(encoding="utf-8")) if chosen.file.exists() else {}
+    results = records.read(chosen.file, dict)
     for part in chosen.parts or PARTS:
         started = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +146,7 @@ def main():
             PARTS[part](m)
         results[part] = {"short": chosen.short, "seconds": round(time.monotonic() - started), "rows": m.rows}
         print(f"{part}: {results[part]['seconds']} s", flush=True)
-        chosen.file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        records.write(chosen.file, json.dumps(results, indent=1))
     return 0
 
 

@@ -17,6 +17,11 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tools" / "results"))
+sys.dont_write_bytecode = True
+
+import records  # noqa: E402
+
 NETWORKS = ["aries", "1gbit"]
 MI = 2**20
 GATHERING = "topka,gaussiank"  # their memory and time grow with the square of the ranks
@@ -70,7 +75,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE", type=pathlib.Path)
     path = parser.parse_args().file
-    rows = json.loads(path.read_text()) if path.exists() else []
+    rows = records.read(path, list)
 
     def find(system, network, n, ranks):
         wanted = {"system": system, "network": network, "n": n, "ranks": ranks}
@@ -78,7 +83,7 @@ def main():
 
     def keep(found):
         rows.extend(found)
-        path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+        records.write(path, "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]")
 
     try:
         for n, ranks, calls, systems in RUNS:

@@ -116,8 +116,8 @@ def ok_topk_step_fastest():
 
 @value
 def ok_topk_computation_share():
-    shares = {number(computation_of(network) / scaled(network, "dense")[32]["times"][0]) for network in NETWORKS}
-    return " and ".join(shares)
+    shares = [number(computation_of(network) / scaled(network, "dense")[32]["times"][0]) for network in NETWORKS]
+    return " and ".join(dict.fromkeys(shares))
 
 
 @value
