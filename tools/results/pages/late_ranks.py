@@ -60,10 +60,9 @@ for _system in ("dense", "eager_majority", "quorum:5", "eager_solo"):
     of_training(_system)
 
 
-def eager_sgd(**chosen):
-    """The rows of simulated trainings by eager-SGD, by participation."""
-    return {r["participation"]: r for r in raw.read_json("eager_sgd.json")
-            if all(r[key] == x for key, x in chosen.items())}
+def eager_sgd(name="eager_sgd.json", **chosen):
+    """The rows of trainings by eager-SGD, by participation. Ranks are simulated unless the file says otherwise."""
+    return {r["participation"]: r for r in raw.read_json(name) if all(r.get(key) == x for key, x in chosen.items())}
 
 
 def faster(found, participation):
@@ -130,6 +129,27 @@ def late_several():
                   *(percents_right(found[p]) for p in ("everyone", "solo", "majority"))])
     return table(["late ranks", "limit", "`solo`", "`majority`", "paper, `solo`", "accuracy of `everyone`", "of `solo`",
                   "of `majority`"], lines)
+
+
+@value
+def late_processes():
+    """Trainings on processes that sleep for what computing leaves of a step."""
+    lines = []
+    for text, chosen in (
+            ("sequences of different lengths, 8 ranks", {"program": "sequences", "ranks": 8, "average": 0}),
+            ("the same, averaged after each epoch", {"program": "sequences", "ranks": 8, "average": 1}),
+            ("the same, 4 ranks", {"program": "sequences", "ranks": 4}),
+            *((f"hyperplane, 1 of 8 late by {1e3 * d:.0f} ms",
+               {"program": "hyperplane", "ranks": 8, "imbalance": "random:1", "delay": d}) for d in (0.02, 0.03, 0.04)),
+            ("hyperplane, 2 of 8 late by 20 ms", {"program": "hyperplane", "ranks": 8, "imbalance": "random:2"}),
+            ("hyperplane, 1 of 4 late by 20 ms", {"program": "hyperplane", "ranks": 4}),
+            ("hyperplane, 8 as in a cloud", {"program": "hyperplane", "imbalance": "cloud"})):
+        found = eager_sgd("eager_sgd_mpi.json", **chosen)
+        learned = (lambda r: f"{100 * r['accuracy_mean']:.1f} %") if chosen["program"] == "sequences" else (
+            lambda r: f"loss {r['final_loss']:.2f}")
+        lines.append([text, *(f"{faster(found, p):.2f}" for p in ("solo", "majority")),
+                      *(learned(found[p]) for p in ("everyone", "solo", "majority"))])
+    return table(["", "`solo`", "`majority`", "`everyone` learns", "`solo`", "`majority`"], lines)
 
 
 @value
