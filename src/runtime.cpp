@@ -9,6 +9,15 @@
 #include <spar/core/util/crc32c-inl.hpp>
 #include <spar/model/compressed_cost-inl.hpp>
 #include <spar/model/cost-inl.hpp>
+#include <spar/rendezvous/environment-inl.hpp>
+#include <spar/rendezvous/rendezvous-inl.hpp>
+#include <spar/rendezvous/store-inl.hpp>
+#include <spar/rendezvous/table-inl.hpp>
+#include <spar/rendezvous/tcp/proof-inl.hpp>
+#include <spar/rendezvous/tcp/protocol-inl.hpp>
+#include <spar/rendezvous/tcp/socket-inl.hpp>
+#include <spar/rendezvous/tcp_store-inl.hpp>
+#include <spar/rendezvous/tcp_store_server-inl.hpp>
 #include <spar/runtime/abort-inl.hpp>
 #include <spar/runtime/end_calls-inl.hpp>
 #include <spar/runtime/endpoint-inl.hpp>

@@ -12,6 +12,7 @@ import tree
 LEVEL = {
     "core": 0,
     "runtime": 1,
+    "rendezvous": 1,
     "cuda": 2,
     "transport": 3,
     "storage": 3,
@@ -28,6 +29,7 @@ LEVEL = {
 # The levels of the subfolders of a layer; headers directly in the layer have the level of "".
 WITHIN = {
     "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
+    "rendezvous": {"tcp": 0, "": 1},
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
     "transport": {"mpi": 0, "sim": 0, "nccl": 0, "": 1},
     "storage": {"kernel/zfp": 0, "kernel": 1, "": 2},
@@ -37,6 +39,7 @@ WITHIN = {
 }
 MOST_HEADERS = 16
 MAP = "CONTRIBUTING.md"
+VERSION = "spar/version.hpp"  # belongs to no layer
 # The headers that may include an external library. Headers directly in include/spar are above every layer.
 OUTSIDE = {
     r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|(any_)?mpi\.hpp)$",
@@ -79,7 +82,7 @@ def violations(header, source):
                 if re.fullmatch(library, target) and not re.search(allowed, header):
                     yield line, f"this header must not include <{target}>; see OUTSIDE for the headers that may"
             continue
-        if own is None:
+        if own is None or target == VERSION:
             continue
         other = layer_of(target[len("spar/"):])
         if other is None:
@@ -168,6 +171,7 @@ def self_test():
         "a subfolder includes its sibling": ("collective/tree/a.hpp", "#include <spar/collective/partial/a.hpp>\n"),
     }
     good = {
+        "the version": ("core/a.hpp", "#include <spar/version.hpp>\n"),
         "own layer": ("storage/a.hpp", "#include <spar/storage/coo.hpp>\n#include <spar/core/error.hpp>\n"),
         "top header": ("spar.hpp", "#include <spar/system/collectives.hpp>\n"),
         "mpi.h in its transport": ("transport/mpi.hpp", "#include <mpi.h>\n#include <vector>\n"),

@@ -49,6 +49,9 @@ INTERNAL = """
     cuda/pieces.hpp
     cuda/recycled.hpp
     cuda/values/
+    rendezvous/environment.hpp
+    rendezvous/table.hpp
+    rendezvous/tcp/
     runtime/arguments.hpp
     runtime/endpoint/
     runtime/messages/control_subscribers.hpp

@@ -24,7 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SOURCES = ["parts", "fused", "threads", "training", "decorated", "mpi"]
+SOURCES = ["parts", "fused", "threads", "training", "decorated", "rendezvous", "mpi"]
 # Functions that no object file has.
 ALLOWED = {
     "accepts": "the compiler calls it",

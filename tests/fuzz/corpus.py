@@ -458,6 +458,40 @@ def composition_texts():
         yield f"bad_{name}", text
 
 
+def stores():
+    greeting, request, arrival, table = (bytes([i]) for i in range(4))  # what the target decodes
+
+    def frame(kind, body):
+        return struct.pack("<IB", len(body) + 1, kind) + body
+
+    def hello(version=1, name=b"spar rendezvous", job=b"job"):
+        return frame(1, name + struct.pack("<I", version) + bytes(range(32)) + job)
+
+    def put(key, value):
+        return frame(5, struct.pack("<H", len(key)) + key + value)
+
+    def text(*parts):
+        return b"".join(struct.pack("<I", len(p)) + p for p in parts)
+
+    yield "hello", greeting + hello()
+    yield "bad_hello_version", greeting + hello(version=2)
+    yield "bad_hello_name", greeting + hello(name=b"SPAR rendezvous")
+    yield "bad_hello_job", greeting + hello(job=bytes(257))
+    yield "bad_http", greeting + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    yield "requests", request + put(b"a", b"one") + frame(6, struct.pack("<I", 1000) + b"a") + put(b"b", b"")
+    yield "bad_kind", request + frame(7, b"one")
+    yield "bad_unknown_kind", request + frame(9, b"one")
+    yield "bad_no_key", request + put(b"", b"one")
+    yield "bad_long_key", request + put(bytes(1025), b"one")
+    yield "bad_length", request + struct.pack("<IB", 1 << 31, 5) + b"one"
+    yield "arrival", arrival + b"a" + text(b"0.1.0", b"job", b"process 1") + struct.pack("<I", 4) + b"text"
+    yield "bad_arrival_size", arrival + b"a" + text(b"0.1.0", b"job", b"process 1") + struct.pack("<I", 0) + b"text"
+    yield "bad_arrival_kind", arrival + b"t" + text(b"0.1.0", b"job", b"process 1") + struct.pack("<I", 4)
+    yield "table", table + b"t" + text(b"one", b"", b"three")
+    yield "bad_table", table + b"t" + text(b"one") + struct.pack("<I", 100) + b"two"
+    yield "bad_refusal", table + b"mrank 1 expects 5 ranks"
+
+
 TARGETS = {
     "envelope": envelopes,
     "stream": streams,
@@ -473,6 +507,7 @@ TARGETS = {
     "pruned": pruneds,
     "rounds": rounds,
     "state": states,
+    "store": stores,
     "command_line": command_lines,
     "composition_text": composition_texts,
 }

@@ -147,6 +147,7 @@ CONTENTS = {
     "topology": "flat, trees, plans",
     "workspace": "the work on values",
     "selector": "which entries are sent",
+    "rendezvous": "where the processes of a job meet",
     "model": "the time of each algorithm",
     "collective": "composition and schedules",
     "cuda/kernel": "kernels",

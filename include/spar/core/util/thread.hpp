@@ -21,6 +21,13 @@ inline timespec timespec_of(double seconds) noexcept {
   return {whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
 }
 
+/// Seconds of the monotonic clock, which starts at an arbitrary time.
+inline double monotonic_seconds() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 /// Suspends the calling thread for `seconds`.
 inline void rest(double seconds) noexcept {
   const timespec time = timespec_of(seconds);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Functions of rendezvous.hpp.
+#pragma once
+
+#include <spar/core/check_number.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/thread.hpp>
+#include <spar/rendezvous/environment.hpp>
+#include <spar/rendezvous/rendezvous.hpp>
+#include <spar/rendezvous/table.hpp>
+#include <spar/rendezvous/tcp/proof.hpp>
+#include <spar/rendezvous/tcp_store.hpp>
+#include <spar/version.hpp>
+
+#include <array>
+
+#include <unistd.h>
+
+namespace spar::inline v0_1 {
+
+namespace detail {
+
+/// Says in words which process this is. The random digits differ from those of any other rendezvous.
+inline std::string name_of_process() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"an unknown host"};
+  std::string digits;
+  for (const char byte : random_bytes(8)) {
+    for (const int shift : {4, 0})
+      digits.push_back("0123456789abcdef"[(static_cast<unsigned char>(byte) >> shift) & 15]);
+  }
+  return sentence("process ", static_cast<int>(::getpid()), " on ", host.data(), " (", digits, ")");
+}
+
+inline std::string arrival_key(const std::string& place, rank_t r) { return sentence(place, r); }
+inline std::string table_key(const std::string& place) { return sentence(place, "table"); }
+
+} // namespace detail
+
+SPAR_INLINE rendezvous::rendezvous(std::shared_ptr<rendezvous_store> meeting, rank_t rank, rank_t size,
+                                   const rendezvous_options& options) {
+  if (meeting == nullptr) raise<invalid_argument>({"a rendezvous needs a store, got none"});
+  if (rank < 0 || rank >= size)
+    raise<invalid_argument>({"rank ", rank, " of ", size, " ranks is invalid; expected 0 to ", size - 1});
+  detail::check_number(options.deadline, detail::valid::time_limit, "the deadline of the rendezvous");
+  shared_ = std::make_shared<shared>();
+  *shared_ = {std::move(meeting), rank, size, options, "spar/", detail::name_of_process()};
+}
+
+SPAR_INLINE rendezvous rendezvous::from_environment(const rendezvous_options& options) {
+  const detail::place_in_job place = detail::place_from_environment(options);
+  std::shared_ptr<rendezvous_store> meeting;
+  if (place.rank == 0)
+    meeting = std::make_shared<tcp_store_server>(place.where);
+  else
+    meeting = std::make_shared<tcp_store>(place.where);
+  return {std::move(meeting), place.rank, place.size, place.where};
+}
+
+SPAR_INLINE rendezvous rendezvous::among(std::string_view group, rank_t rank, rank_t size) const {
+  rendezvous result(shared_->meeting, rank, size, shared_->options);
+  result.shared_->prefix = sentence(shared_->prefix, group, "/");
+  return result;
+}
+
+SPAR_INLINE std::string rendezvous::key(std::string_view name) const { return sentence(shared_->prefix, name); }
+
+SPAR_INLINE std::vector<std::string> rendezvous::exchange(std::string_view own) const {
+  const std::string place = key(sentence("exchange/", shared_->exchanges++, "/"));
+  const std::string arrived = detail::encode({version, shared_->options.job, shared_->process, shared_->size, own});
+  const std::string kept = meeting().put(detail::arrival_key(place, rank()), arrived);
+  detail::throw_refusal(kept);
+  if (kept != arrived) {
+    const mismatch why(sentence("two processes have the rank ", rank(), ": ", detail::decode_arrival(kept).process,
+                                " and ", shared_->process));
+    refuse(place, why);
+    throw why;
+  }
+  if (rank() == 0) {
+    std::string table;
+    try {
+      const std::vector<std::string> texts = collect(place);
+      table = detail::encode_table(texts);
+      detail::throw_refusal(meeting().put(detail::table_key(place), table));
+      return texts;
+    } catch (const transport_error&) {
+      throw;
+    } catch (const error& why) {
+      refuse(place, why);
+      throw;
+    }
+  }
+  constexpr double longer = 5; // than rank 0 waits, so that its error says who is missing
+  const auto table = meeting().wait(detail::table_key(place), deadline() + longer);
+  if (!table) {
+    raise<timeout>({"rank ", rank(), " has waited ", deadline(),
+                    " s for rank 0 to collect the addresses of all ranks; rank 0 has ended or waits for others"});
+  }
+  detail::throw_refusal(*table);
+  std::vector<std::string> texts = detail::decode_table(*table);
+  if (texts.size() != static_cast<std::size_t>(size()))
+    raise<mismatch>({"rank ", rank(), " expects ", size(), " ranks, but rank 0 expects ", texts.size()});
+  return texts;
+}
+
+SPAR_INLINE std::vector<std::string> rendezvous::collect(const std::string& place) const {
+  const double until = detail::monotonic_seconds() + deadline();
+  std::vector<std::string> texts;
+  std::vector<rank_t> missing;
+  for (rank_t r = 0; r < size(); ++r) {
+    const double left = std::max(until - detail::monotonic_seconds(), 0.);
+    const auto entry = meeting().wait(detail::arrival_key(place, r), left);
+    if (!entry) {
+      missing.push_back(r);
+      continue;
+    }
+    detail::throw_refusal(*entry);
+    const detail::arrival a = detail::decode_arrival(*entry);
+    const std::string& job = shared_->options.job;
+    if (a.version != version) {
+      raise<mismatch>({"rank ", r, " runs spar ", a.version, ", but rank 0 runs spar ", version, ": ", a.process,
+                       "; start all ranks from one build"});
+    }
+    if (a.size != size())
+      raise<mismatch>({"rank ", r, " expects ", a.size, " ranks, but rank 0 expects ", size(), ": ", a.process});
+    if (a.job != job) {
+      raise<mismatch>(
+          {"rank ", r, " belongs to the job \"", a.job, "\", but rank 0 to the job \"", job, "\": ", a.process});
+    }
+    texts.emplace_back(a.text);
+  }
+  if (!missing.empty()) {
+    const char* const have = missing.size() == 1 ? " has" : " have";
+    raise<timeout>({detail::list_of_ranks(missing), " of ", size(), have, " not come within ", deadline(), " s"});
+  }
+  return texts;
+}
+
+SPAR_INLINE void rendezvous::refuse(const std::string& place, const error& why) const {
+  const std::string refusal = detail::encode_refusal(why);
+  for (rank_t r = 0; r < size(); ++r) meeting().put(detail::arrival_key(place, r), refusal);
+  meeting().put(detail::table_key(place), refusal);
+}
+
+} // namespace spar::inline v0_1
