@@ -13,6 +13,7 @@ void run(spar::thread_group& ranks, std::vector<float>& x) {
   ranks.run([&](spar::threads& net) {
     const spar::progress_thread background(net);
     spar::allreduce(net, x);
+    spar::allreduce(net.shrink(), x);
   });
 }
 

@@ -35,6 +35,14 @@ SPAR_INLINE void abort_and_unwind(const control_port& net, std::string_view reas
   if (!net.scheduler().running()) unwind(net);
 }
 
+SPAR_INLINE void end_for_shrink(const control_port& net) {
+  const rank_lock lock(net.node().shared());
+  if (net.scheduler().running())
+    raise<invalid_argument>({"a coroutine on rank ", net.rank(), " calls shrink, which blocks; call it outside of ",
+                             "coroutines, for example after run_until_done"});
+  abort_and_unwind(net, "it has called shrink");
+}
+
 SPAR_INLINE void await_loans(const control_port& net) {
   if (net.node().loans().any()) detail::abort(net, "a call failed before other ranks had received its messages");
   while (net.node().loans().any()) net.progress(true);

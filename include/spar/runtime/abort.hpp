@@ -32,6 +32,11 @@ namespace detail {
 /// unwind when this coroutine is suspended. The caller holds the lock of the rank.
 [[gnu::cold]] void abort_and_unwind(const control_port& net, std::string_view reason) noexcept;
 
+/// Ends the calls of a communicator whose ranks call `shrink` to go on without it: aborts, unless the communicator is
+/// dead already, and unwinds this rank's pending calls. Throws `invalid_argument` in a coroutine that the scheduler has
+/// resumed: pending calls could not unwind while `shrink` blocks. The caller does not hold the lock of the rank.
+[[gnu::cold]] void end_for_shrink(const control_port& net);
+
 /// Waits until no peer reads memory of a failed call of this rank. If a peer still reads such memory, first aborts the
 /// communicator.
 void await_loans(const control_port& net);

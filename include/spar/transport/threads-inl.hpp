@@ -108,34 +108,104 @@ SPAR_INLINE void threads_port::deposit(shipment* s) {
   signal_.notify_all();
 }
 
-SPAR_INLINE thread_group::thread_group(rank_t size, const thread_options& options)
-    : ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
-  detail::check_number(size, {1, detail::valid::greatest, "at least one rank"}, "the size of a thread_group");
-  for (rank_t r = 0; r < size; ++r) ranks_.emplace_back(*this, r, size, options);
+SPAR_INLINE threads& threads::shrink() {
+  detail::end_for_shrink(port());
+  threads& next = port().group().shrink(rank(), deadline());
+  next.set_deadline(deadline());
+  next.set_checksums(checksums());
+  next.port().set_network(network());
+  return next;
 }
 
-SPAR_INLINE thread_group::~thread_group() { detail::end_calls_of_all(ranks_); }
+SPAR_INLINE thread_group::thread_group(rank_t size, const thread_options& options)
+    : options_(options), ranks_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)),
+      fates_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size < 1 ? 0 : size)) {
+  detail::check_number(size, {1, detail::valid::greatest, "at least one rank"}, "the size of a thread_group");
+  for (rank_t r = 0; r < size; ++r) {
+    ranks_.emplace_back(*this, r, size, options);
+    fates_.emplace_back(fate::unknown);
+  }
+}
+
+SPAR_INLINE thread_group::~thread_group() {
+  delete survivors_;
+  detail::end_calls_of_all(ranks_);
+}
 
 SPAR_INLINE void thread_group::run_all(void (*call)(const void* self, threads& net), const void* program) {
   if (first_error_) refuse();
+  begin_run();
   fixed_vector<detail::thread> running(*std::pmr::new_delete_resource(), ranks_.size());
   try {
     for (auto& r : ranks_) {
       running.emplace_back([this, call, program, &net = r] {
         try {
           call(program, net);
-          net.port().leave();
+          end(net.rank()).port().leave();
         } catch (...) {
-          fail(net, std::current_exception());
+          fail(net.rank(), std::current_exception());
         }
       });
     }
   } catch (...) { // the system cannot start another thread
-    fail(ranks_[running.size()], std::current_exception());
+    for (auto r = static_cast<rank_t>(running.size()); r < size(); ++r) fail(r, std::current_exception());
   }
   for (auto& t : running) t.join();
-  for (auto& r : ranks_) r.port().forget_leavers();
+  forget_leavers();
   if (first_error_) std::rethrow_exception(first_error_);
+}
+
+SPAR_INLINE void thread_group::begin_run() {
+  delete std::exchange(survivors_, nullptr);
+  for (auto& f : fates_) f = fate::unknown;
+}
+
+SPAR_INLINE void thread_group::forget_leavers() {
+  for (auto& r : ranks_) r.port().forget_leavers();
+  if (survivors_ != nullptr) survivors_->forget_leavers();
+}
+
+SPAR_INLINE threads& thread_group::survivor(rank_t r) noexcept {
+  rank_t number = 0;
+  for (rank_t before = 0; before < r; ++before) {
+    if (fates_[static_cast<std::size_t>(before)] == fate::goes_on) ++number;
+  }
+  return survivors_->ranks_[static_cast<std::size_t>(number)];
+}
+
+SPAR_INLINE threads& thread_group::shrink(rank_t r, double seconds) {
+  const double until = endpoint::now() + seconds;
+  const std::lock_guard lock(mutex_);
+  fate& own = fates_[static_cast<std::size_t>(r)];
+  if (own == fate::unknown) own = fate::goes_on;
+  fate_is_known_.notify_all();
+  while (survivors_ == nullptr && own == fate::goes_on) {
+    rank_t unknown = 0, going_on = 0;
+    const bool late = endpoint::now() >= until;
+    for (auto& f : fates_) {
+      if (late && f == fate::unknown) f = fate::lost;
+      if (f == fate::unknown) ++unknown;
+      if (f == fate::goes_on) ++going_on;
+    }
+    if (unknown > 0)
+      fate_is_known_.wait(mutex_, std::min(until, endpoint::now() + 3600));
+    else
+      survivors_ = new thread_group(going_on, options_);
+  }
+  fate_is_known_.notify_all();
+  if (own == fate::goes_on) return survivor(r);
+  raise<peer_failed>({"rank ", r,
+                      " (this rank) called shrink after another rank had waited for it until the deadline, ",
+                      "so the others go on without it"});
+}
+
+SPAR_INLINE threads& thread_group::end(rank_t r) noexcept {
+  const std::lock_guard lock(mutex_);
+  fate& own = fates_[static_cast<std::size_t>(r)];
+  if (survivors_ != nullptr && own == fate::goes_on) return survivors_->end(survivor(r).rank());
+  own = fate::lost;
+  fate_is_known_.notify_all();
+  return ranks_[static_cast<std::size_t>(r)];
 }
 
 SPAR_INLINE void thread_group::refuse() const {
@@ -143,7 +213,8 @@ SPAR_INLINE void thread_group::refuse() const {
                            detail::message_of(first_error_).c_str()});
 }
 
-SPAR_INLINE void thread_group::fail(threads& net, std::exception_ptr why) noexcept {
+SPAR_INLINE void thread_group::fail(rank_t r, std::exception_ptr why) noexcept {
+  threads& net = end(r);
   // If another rank has failed before, the error of this rank is only a consequence, unless this rank has noticed
   // that the other rank has left.
   const detail::bounded_text text = detail::message_of(why);

@@ -89,6 +89,7 @@ class threads_port : public endpoint {
   void leave() noexcept;
   /// Forgets which ranks have left, when the programs of all ranks have ended.
   void forget_leavers();
+  [[nodiscard]] thread_group& group() noexcept { return *group_; }
 
   void abandon(shipment* s);
   void abandon(expectation* r) noexcept;
@@ -142,6 +143,14 @@ class threads : public communicator_rank<threads_port> {
   /// Called by the constructor of `thread_group`.
   threads(thread_group& group, rank_t rank, rank_t size, const thread_options& options)
       : communicator_rank(group, rank, size, options) {}
+
+  /// Returns this rank of a communicator of the ranks that go on after a failure: those that call `shrink`, in their
+  /// old order, with the options, network model, deadline and checksums of this communicator. Aborts this communicator
+  /// unless it is dead already, so that the others learn that they must call `shrink`, too. Waits for each rank until
+  /// its program ends or it has been silent for the deadline. A rank that comes later gets `peer_failed`, for the
+  /// others go on without it. The new communicator belongs to the group; a second `shrink` returns the same one. Throws
+  /// `invalid_argument` in a coroutine that has waited for a call, because it blocks.
+  [[nodiscard, gnu::cold]] threads& shrink();
 };
 
 /// A group of ranks in one process, each of which runs in its own thread.
@@ -162,8 +171,8 @@ class thread_group {
 
   /// Runs `program(threads&)` for each rank in its own thread, and joins the threads. Rethrows the first error of
   /// any rank, for example one of the \ref call_errors, and throws `error` if the system cannot start a thread. After
-  /// an error, the calls in which other ranks wait end in `peer_failed`, and the group cannot be used again: another
-  /// `run` throws `invalid_argument`.
+  /// an error, the calls in which other ranks wait end in `peer_failed`; they may go on by `threads::shrink`. The group
+  /// cannot be used again: another `run` throws `invalid_argument`.
   template <class Program>
   void run(Program&& program) {
     const auto call = [&program](threads& net) { program(net); };
@@ -171,7 +180,12 @@ class thread_group {
   }
 
  private:
+  friend class threads;
   friend class threads_port;
+
+  /// What is known of a rank when the others go on without those that are lost. Until `survivors_` exists, a rank that
+  /// goes on may still be lost; afterwards nothing changes.
+  enum class fate : unsigned char { unknown, goes_on, lost };
 
   /// The transport of the rank `r`, which the channel has checked.
   [[nodiscard]] threads_port& port(rank_t r) noexcept { return ranks_[static_cast<std::size_t>(r)].port(); }
@@ -182,11 +196,26 @@ class thread_group {
   /// Throws the error of another `run` after `first_error_`.
   [[noreturn, gnu::cold]] void refuse() const;
 
-  /// Records the error `why` of the rank `net` and aborts, so that the other ranks do not wait for `net`.
-  [[gnu::cold]] void fail(threads& net, std::exception_ptr why) noexcept;
+  /// Records the error `why` of the rank `r` and aborts, so that the other ranks do not wait for it.
+  [[gnu::cold]] void fail(rank_t r, std::exception_ptr why) noexcept;
 
+  /// The rank `r` of this group in the communicator of the survivors, to which it belongs. The caller holds `mutex_`.
+  [[nodiscard, gnu::cold]] threads& survivor(rank_t r) noexcept;
+  /// Returns the rank `r` among the ranks that call this function before `seconds` have passed. See `threads::shrink`.
+  [[nodiscard, gnu::cold]] threads& shrink(rank_t r, double seconds);
+  /// Called when the program of the rank `r` has ended: no rank waits for it any more. Returns its last communicator.
+  [[gnu::cold]] threads& end(rank_t r) noexcept;
+  /// Forgets what the ranks have made of the group in the last run.
+  [[gnu::cold]] void begin_run();
+  /// Forgets who has left this group and those of its survivors.
+  [[gnu::cold]] void forget_leavers();
+
+  thread_options options_;
   fixed_vector<threads> ranks_;
-  std::mutex mutex_;
+  fixed_vector<fate> fates_;
+  thread_group* survivors_ = nullptr; // of the ranks that go on
+  detail::signal fate_is_known_;
+  std::mutex mutex_; // of the following members, of `fates_` and of `survivors_`
   std::exception_ptr first_error_;
   bool error_is_first_ = false;
 };
