@@ -23,6 +23,9 @@ if(NOT SPAR_NCCL_INCLUDE_DIR)
   list(FILTER spar_cuda_host_headers EXCLUDE REGEX "/nccl")
 endif()
 
+# Tests compile it, if there is a PMIx.
+list(FILTER spar_headers EXCLUDE REGEX "spar/pmix")
+
 if(NOT nlohmann_json_FOUND)
   list(FILTER spar_headers EXCLUDE REGEX "_json")
 endif()

@@ -15,7 +15,8 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
 LONGEST, LONGEST_MEDIAN, WIDEST = 450, 150, 120
 GUARD = "spar/core/compiler.hpp"  # says in one sentence with which options no header would compile
 SLOW = "iostream regex functional ranges random format chrono thread condition_variable memory".split()
-SHARING = "include/spar/rendezvous/"  # takes a shared_ptr; programs over MPI or threads do not include these headers
+# Take a shared_ptr; programs over MPI or threads do not include these headers.
+SHARING = ("include/spar/rendezvous/", "include/spar/pmix.hpp")
 ROOT_HEADER = "include/spar/spar.hpp"  # which most programs include
 ALGOBASE = "include/spar/core/util/algobase.hpp"  # includes <algorithm> if there is nothing faster
 MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

@@ -43,6 +43,7 @@ VERSION = "spar/version.hpp"  # belongs to no layer
 # The headers that may include an external library. Headers directly in include/spar are above every layer.
 OUTSIDE = {
     r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|(any_)?mpi\.hpp)$",
+    r"pmix.*": r"^pmix\.hpp$",
     r"nccl\.h": r"^transport/nccl",
     r"cuda.*|cub/.*|thrust/.*": r"^(cuda/|transport/nccl)",
     r"nlohmann/.*": r"^topology/(tree|flex_plan)_json\.hpp$",

@@ -32,6 +32,7 @@ ALLOWED = {
     "stream_encodings": "the compiler calls it",
     "additions": "the compiler calls it",
     "literal": "the compiler calls it",
+    "pmix_rendezvous": "needs PMIx, and has a test of its own",
     "check_device": "exists only over transports for device memory",
     "make_current": "exists only over transports for device memory",
     "wait_until_idle": "exists only over transports for device memory",

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The rendezvous of a job that a launcher with PMIx starts, such as srun --mpi=pmix or the mpiexec of Open MPI. PMIx
+// says which rank a process is and where rank 0 listens, so that no variable is needed. Programs
+// compile and link with what `pkg-config --cflags --libs pmix` prints.
+#pragma once
+
+#include <spar/core/error.hpp>
+#include <spar/rendezvous/rendezvous.hpp>
+#include <spar/rendezvous/tcp/proof.hpp>
+#include <spar/rendezvous/tcp/protocol.hpp>
+#include <spar/rendezvous/tcp_store.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <pmix.h>
+#include <unistd.h>
+
+namespace spar::inline v0_1 {
+
+namespace detail {
+
+/// The connection of this process to PMIx, from construction to destruction. Others in the process may have their own.
+class pmix_client {
+ public:
+  pmix_client() {
+    expect(PMIx_Init(&self_, nullptr, 0), "find a launcher",
+           "; start the program by srun --mpi=pmix, or by the mpiexec of Open MPI");
+  }
+  pmix_client(const pmix_client&) = delete;
+  ~pmix_client() { PMIx_Finalize(nullptr, 0); }
+
+  [[nodiscard]] rank_t rank() const { return static_cast<rank_t>(self_.rank); }
+  [[nodiscard]] std::string job() const { return self_.nspace; }
+  /// A number that PMIx knows about the job.
+  [[nodiscard]] rank_t number(const char* key) const {
+    const auto found = get(PMIX_RANK_WILDCARD, key);
+    if (found->type != PMIX_UINT32) raise<transport_error>({"PMIx has no number of 32 bits for ", key});
+    return static_cast<rank_t>(found->data.uint32);
+  }
+
+  /// Collective: returns the text that rank 0 passes.
+  [[nodiscard]] std::string text_of_rank_0(const std::string& own) const {
+    static int count = 0; // because PMIx may keep the first value of a key
+    const std::string key = sentence("spar.rendezvous.", count++);
+    if (rank() == 0) {
+      pmix_value_t value{};
+      expect(PMIx_Value_load(&value, own.c_str(), PMIX_STRING), "copy a text");
+      const pmix_status_t put = PMIx_Put(PMIX_GLOBAL, key.c_str(), &value);
+      PMIx_Value_destruct(&value);
+      expect(put, "keep where rank 0 listens");
+    }
+    expect(PMIx_Commit(), "send where rank 0 listens");
+    pmix_info_t collect{};
+    const bool yes = true;
+    expect(PMIx_Info_load(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL), "ask for the texts of all ranks");
+    expect(PMIx_Fence(nullptr, 0, &collect, 1), "wait for all ranks");
+    const auto found = get(0, key.c_str());
+    if (found->type != PMIX_STRING) raise<transport_error>({"PMIx does not know where rank 0 listens"});
+    return found->data.string;
+  }
+
+ private:
+  struct release {
+    void operator()(pmix_value_t* value) const { PMIX_VALUE_RELEASE(value); }
+  };
+
+  static void expect(pmix_status_t status, const char* what, const char* advice = "") {
+    if (status != PMIX_SUCCESS) raise<transport_error>({"PMIx cannot ", what, ": ", PMIx_Error_string(status), advice});
+  }
+
+  [[nodiscard]] std::unique_ptr<pmix_value_t, release> get(pmix_rank_t of, const char* key) const {
+    pmix_proc_t process = self_;
+    process.rank = of;
+    pmix_value_t* value = nullptr;
+    if (PMIx_Get(&process, key, nullptr, 0, &value) != PMIX_SUCCESS)
+      raise<transport_error>({"PMIx does not know ", key});
+    return std::unique_ptr<pmix_value_t, release>(value);
+  }
+
+  pmix_proc_t self_{};
+};
+
+} // namespace detail
+
+/// Like `rendezvous::from_environment`, but PMIx says which rank this process is, and where rank 0 listens. Collective:
+/// all processes of the job call it. Rank 0 listens on the port of `options`, or on one that the system chooses; the
+/// others connect to the address of `options` or SPAR_ADDR, to 127.0.0.1 if all ranks are on one host, or else to the
+/// name of rank 0's host. Unless `options` has a secret, rank 0 makes a random one if OpenSSL's libcrypto is there.
+/// Throws `transport_error` if PMIx fails or rank 0 cannot listen, and what `tcp_store` throws.
+[[nodiscard]] inline rendezvous pmix_rendezvous(const rendezvous_options& options = {}) {
+  const detail::pmix_client client;
+  const rank_t rank = client.rank(), size = client.number(PMIX_JOB_SIZE);
+  rendezvous_options where = options;
+  if (where.job.empty()) where.job = client.job();
+  std::shared_ptr<rendezvous_store> meeting;
+  std::string text;
+  if (rank == 0) {
+    if (const char* const address = std::getenv("SPAR_ADDR"); where.address.empty() && address != nullptr)
+      where.address = address;
+    if (where.address.empty() && client.number(PMIX_LOCAL_SIZE) == size) where.address = "127.0.0.1";
+    if (where.address.empty()) {
+      std::array<char, 256> host{};
+      ::gethostname(host.data(), host.size() - 1);
+      where.address = host.data();
+    }
+    if (where.secret.empty()) {
+      constexpr std::string_view digits = "0123456789abcdef";
+      for (const char byte : detail::random_bytes(32))
+        where.secret.push_back(digits[static_cast<unsigned char>(byte) % 16]);
+      try {
+        detail::hmac_sha256(where.secret, "");
+      } catch (const invalid_argument&) { // there is no libcrypto
+        where.secret.clear();
+      }
+    }
+    auto server = std::make_shared<tcp_store_server>(where);
+    text = sentence(server->port(), " ", where.secret, " ", where.address);
+    meeting = std::move(server);
+  }
+  text = client.text_of_rank_0(text);
+  if (rank > 0) {
+    const std::size_t first = text.find(' '), second = text.find(' ', first + 1);
+    if (second == text.npos) raise<transport_error>({"PMIx does not know where rank 0 listens, but \"", text, "\""});
+    where.port = std::atoi(text.c_str());
+    where.secret = text.substr(first + 1, second - first - 1);
+    where.address = text.substr(second + 1);
+    meeting = std::make_shared<tcp_store>(where);
+  }
+  return {std::move(meeting), rank, size, where};
+}
+
+} // namespace spar::inline v0_1
