@@ -14,14 +14,15 @@ constexpr int steps = 400;
 constexpr float rate = 0.02F, beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;
 
 struct layer {
-  spar::parameter its;
+  spar::parameter about;
   std::vector<float> weights, gradient, mean, square; // `mean` and `square` are Adam's moments
-  explicit layer(const spar::parameter& p) : its(p), weights(p.size), gradient(p.size), mean(p.size), square(p.size) {}
+  explicit layer(const spar::parameter& p)
+      : about(p), weights(p.size), gradient(p.size), mean(p.size), square(p.size) {}
 
   /// A step of Adam with the gradient that all ranks have summed. The rate is not in the residual, so it may change.
   void descend(int step) {
     const float correction = std::sqrt(1 - std::pow(beta2, float(step))) / (1 - std::pow(beta1, float(step)));
-    for (std::size_t i = 0; i < its.size; ++i) {
+    for (std::size_t i = 0; i < about.size; ++i) {
       mean[i] = beta1 * mean[i] + (1 - beta1) * gradient[i];
       square[i] = beta2 * square[i] + (1 - beta2) * gradient[i] * gradient[i];
       weights[i] -= rate * correction * mean[i] / (std::sqrt(square[i]) + epsilon);
@@ -47,8 +48,8 @@ int main() {
     const double before = loss();
     for (int step = 1; step <= steps; ++step) {
       for (layer& l : layers) {
-        for (std::size_t i = 0; i < l.its.size; ++i) l.gradient[i] = l.weights[i] - 1 + error(noise);
-        gradients.ready(l.its.name, l.gradient);
+        for (std::size_t i = 0; i < l.about.size; ++i) l.gradient[i] = l.weights[i] - 1 + error(noise);
+        gradients.ready(l.about.name, l.gradient);
       }
       gradients.wait();
       for (layer& l : layers) l.descend(step);

@@ -168,6 +168,9 @@ class libsvm_parser {
 inline samples read_libsvm(const std::string& path, std::uint64_t dimension, std::size_t shard, std::size_t shards,
                            std::span<const float> labels = {}) {
   const mapped_file file(path);
+  for (const std::string_view begin : {"BZh", "\x1f\x8b", "\xfd\x37zXZ"}) // bzip2, gzip, xz
+    if (file.text().starts_with(begin))
+      throw std::runtime_error(path + " is compressed; unpack it first, by bunzip2, gunzip or unxz");
   return libsvm_parser(file.text(), path, dimension).parse(shard, shards, labels);
 }
 

@@ -5,7 +5,10 @@
 linear_test.py openmpi|mpich PROGRAM
 """
 
+import bz2
+import gzip
 import json
+import lzma
 import pathlib
 import sys
 import tempfile
@@ -75,6 +78,9 @@ with tempfile.TemporaryDirectory() as directory:
     }.items():
         file.write_text(text)
         run(*on_ranks(2), "--data", file, "--features", 3, status=2, says=says)
+    for compress in (bz2.compress, gzip.compress, lzma.compress):
+        file.write_bytes(compress(b"1 1:1\n2 2:1\n"))
+        run(*on_ranks(2), "--data", file, status=2, says=f"{file} is compressed; unpack it first")
     file.write_text("1 1:1\n2 4294967296:1\n")
     run(program, "--data", file, status=2, says="the system mpi needs at most 2147483647 features, got 4294967296")
     little = f"ulimit -v 8000000 && {program} --data {file} --systems split_allgather"

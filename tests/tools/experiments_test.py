@@ -186,7 +186,7 @@ def check_training_hosts(folder):
         of = lambda rows: [[r.get(key) for key in ("hosts", "link", "tree", "repeat", "step", "system", "ranks", "n")]
                            for r in rows]
         same(of(found["rows"]), of(recorded[part]["rows"]), part)
-        expect(not any("unused" in r for r in found["rows"]), f"{part} keeps all keys")
+        expect(not any("unused" in r or None in r.values() for r in found["rows"]), f"{part} keeps all keys")
         same(found["short"], False, f"{part} is short")
     expect(all(c["environment"]["SPAR_MIN_BYTES"] == "65536" for c in run.commands), "short sums go to MPI")
     trees = [json.loads(c["topology"]) for c in run.commands if "topology" in c]
@@ -234,7 +234,7 @@ def check_weak_scaling(folder):
     of = lambda rows: sorted((r["network"], r["n"], r["ranks"], r["system"], r.get("iterations", 0)) for r in rows)
     same(of(rows), of(recorded), "the rows")
     expect(not any("unused" in r for r in rows), "weak_scaling.py keeps all keys")
-    dense = 1e-3 * 8 * 4  # seconds of the dense allreduce of 1 Mi values
+    dense = 1e-3 * 8 * 4 * 32  # seconds of the dense allreduce of 1 Mi values on 32 ranks
     same({round(r["computation"] / dense, 9) for r in rows if "computation" in r}, {0.31}, "the computation of a step")
     # Without a term, the network is otherwise the same.
     networks = [c["network"] for c in run.commands if c["words"][0] == "perf"]
@@ -247,7 +247,7 @@ def check_weak_scaling(folder):
     same([numbers[f"ok_topk_{x}"] for x in ("slower", "computation_share", "local_work", "gaussiank_entries",
                                             "step_fastest")],
          ["2.0 to 8.0", "0.31", "3.0 ns for each merged entry, and 1.0 ns for each value", "1.00 to 1.00",
-          "`topkdsa` takes 1.3"], "the numbers of ok_topk.md")
+          "`topkdsa` takes 1.8"], "the numbers of ok_topk.md")
 
     # Runs whose rows the file has are not repeated; a failure keeps the rows before it.
     same(ended(folder, script, file).commands, [], "a second run")
