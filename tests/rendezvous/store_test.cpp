@@ -214,4 +214,22 @@ TEST(tcp_store, reports_at_once_that_the_process_of_the_server_was_killed) {
       << why;
 }
 
+TEST(tcp_store, forgets_a_client_that_was_killed_while_it_waits) {
+  const test::reserved_port port;
+  test::process client([&] {
+    spar::tcp_store store(here(port.get()));
+    store.put("ready", "");
+    return store.wait("a", 60) ? 1 : 2;
+  });
+  std::optional<spar::tcp_store_server> server(here(port.get()));
+  EXPECT_TRUE(server->wait("ready", 20));
+  test::rest(0.1);
+  ::kill(client.id(), SIGKILL);
+  EXPECT_EQ(client.status(), -SIGKILL);
+  test::rest(0.1);
+  const test::stopwatch watch;
+  server.reset();
+  EXPECT_LT(watch.seconds(), 0.9); // or else the server would give the client the last answers
+}
+
 } // namespace
