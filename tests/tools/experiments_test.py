@@ -42,9 +42,9 @@ def same(found, expected, what):
 
 
 def place(name, at):
-    """Copies a script. Python starts without a search for it, in which pyenv takes most of the time of this test."""
+    """Copies a script. Python starts without a search for it and for packages, which would take most of the time."""
     shutil.copy(ROOT / name, at)
-    at.write_text(at.read_text().replace("#!/usr/bin/env python3\n", f"#!{sys.executable}\n", 1))
+    at.write_text(at.read_text().replace("#!/usr/bin/env python3\n", f"#!{sys.executable} -IS\n", 1))
 
 
 def copy(folder):
