@@ -7,7 +7,7 @@
 #include <spar/core/error.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
 #include <spar/rendezvous/tcp/proof.hpp>
-#include <spar/rendezvous/tcp/protocol.hpp>
+#include <spar/rendezvous/tcp/socket.hpp>
 #include <spar/rendezvous/tcp_store.hpp>
 
 #include <array>
@@ -86,13 +86,44 @@ class pmix_client {
   pmix_proc_t self_{};
 };
 
+/// Completes `where` on rank 0, and serves the store there.
+inline std::shared_ptr<tcp_store_server> serve_for_pmix(const pmix_client& client, rendezvous_options& where) {
+  const auto complete = [](std::string& option, const char* variable) {
+    if (const char* const value = std::getenv(variable); option.empty() && value != nullptr) option = value;
+  };
+  complete(where.address, "SPAR_ADDR");
+  complete(where.network_interface, "SPAR_INTERFACE");
+  if (where.address.empty() && client.number(PMIX_LOCAL_SIZE) == client.number(PMIX_JOB_SIZE)) {
+    where.address = "127.0.0.1";
+    where.network_interface.clear();
+  } else if (where.address.empty() && !where.network_interface.empty()) {
+    where.address = address_of_interface(where.network_interface);
+  } else if (where.address.empty()) {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    where.address = host.data();
+  }
+  if (where.secret.empty()) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    for (const char byte : random_bytes(32)) where.secret.push_back(digits[static_cast<unsigned char>(byte) % 16]);
+    try {
+      hmac_sha256(where.secret, "");
+    } catch (const invalid_argument&) { // there is no libcrypto
+      where.secret.clear();
+    }
+  }
+  return std::make_shared<tcp_store_server>(where);
+}
+
 } // namespace detail
 
 /// Like `rendezvous::from_environment`, but PMIx says which rank this process is, and where rank 0 listens. Collective:
-/// all processes of the job call it. Rank 0 listens on the port of `options`, or on one that the system chooses; the
-/// others connect to the address of `options` or SPAR_ADDR, to 127.0.0.1 if all ranks are on one host, or else to the
-/// name of rank 0's host. Unless `options` has a secret, rank 0 makes a random one if OpenSSL's libcrypto is there.
-/// Throws `transport_error` if PMIx fails or rank 0 cannot listen, and what `tcp_store` throws.
+/// all processes of the job call it. Rank 0 listens on the port of `options`, or on one that the system chooses, and
+/// decides for all: the address is that of `options` or SPAR_ADDR, 127.0.0.1 if all ranks are on one host, that of the
+/// network interface of `options` or SPAR_INTERFACE, or else the name of the host. Unless `options` has a secret, rank
+/// 0 makes a random one if OpenSSL's libcrypto is there. Throws `transport_error` if PMIx fails or rank 0 cannot
+/// listen, `invalid_argument` if an option is out of range or there is no such network interface, and `timeout` and
+/// `mismatch` as `tcp_store` does.
 [[nodiscard]] inline rendezvous pmix_rendezvous(const rendezvous_options& options = {}) {
   const detail::pmix_client client;
   const rank_t rank = client.rank(), size = client.number(PMIX_JOB_SIZE);
@@ -101,33 +132,20 @@ class pmix_client {
   std::shared_ptr<rendezvous_store> meeting;
   std::string text;
   if (rank == 0) {
-    if (const char* const address = std::getenv("SPAR_ADDR"); where.address.empty() && address != nullptr)
-      where.address = address;
-    if (where.address.empty() && client.number(PMIX_LOCAL_SIZE) == size) where.address = "127.0.0.1";
-    if (where.address.empty()) {
-      std::array<char, 256> host{};
-      ::gethostname(host.data(), host.size() - 1);
-      where.address = host.data();
+    try {
+      const auto server = detail::serve_for_pmix(client, where);
+      text = sentence(server->port(), " ", where.secret, " ", where.address);
+      meeting = server;
+    } catch (const error& why) { // the others need not wait
+      (void)client.text_of_rank_0(why.what());
+      throw;
     }
-    if (where.secret.empty()) {
-      constexpr std::string_view digits = "0123456789abcdef";
-      for (const char byte : detail::random_bytes(32))
-        where.secret.push_back(digits[static_cast<unsigned char>(byte) % 16]);
-      try {
-        detail::hmac_sha256(where.secret, "");
-      } catch (const invalid_argument&) { // there is no libcrypto
-        where.secret.clear();
-      }
-    }
-    auto server = std::make_shared<tcp_store_server>(where);
-    text = sentence(server->port(), " ", where.secret, " ", where.address);
-    meeting = std::move(server);
   }
   text = client.text_of_rank_0(text);
   if (rank > 0) {
     const std::size_t first = text.find(' '), second = text.find(' ', first + 1);
-    if (second == text.npos) raise<transport_error>({"PMIx does not know where rank 0 listens, but \"", text, "\""});
     where.port = std::atoi(text.c_str());
+    if (where.port == 0 || second == text.npos) raise<transport_error>({"rank 0 serves no rendezvous: ", text});
     where.secret = text.substr(first + 1, second - first - 1);
     where.address = text.substr(second + 1);
     meeting = std::make_shared<tcp_store>(where);

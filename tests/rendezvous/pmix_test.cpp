@@ -27,4 +27,14 @@ TEST(pmix, a_program_can_meet_again) {
   }
 }
 
+TEST(pmix, an_error_of_rank_0_ends_all_ranks) {
+  const bool first = std::string(std::getenv("OMPI_COMM_WORLD_RANK")) == "0";
+  const int port = first ? 65536 : 0;
+  const auto meet = [&] { (void)spar::pmix_rendezvous({.port = port, .deadline = 20}); };
+  if (first)
+    EXPECT_THROW(meet(), spar::invalid_argument);
+  else
+    EXPECT_THROW(meet(), spar::transport_error);
+}
+
 } // namespace

@@ -84,6 +84,14 @@ SPAR_INLINE void check_interface(std::string_view name) {
   if (!name.empty()) addresses_of(name);
 }
 
+SPAR_INLINE std::string address_of_interface(std::string_view name) {
+  const socket_address first = addresses_of(name).front();
+  char text[256];
+  if (::getnameinfo(first.get(), first.size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+    raise<transport_error>({"the address of the interface ", name, " cannot be written as text"});
+  return text;
+}
+
 inline descriptor socket_of(int family) {
   descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.open()) raise<transport_error>({"cannot open a socket: ", std::strerror(errno)});

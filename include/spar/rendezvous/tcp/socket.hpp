@@ -38,6 +38,9 @@ class descriptor {
 /// an address.
 void check_interface(std::string_view name);
 
+/// The first address of the network interface, as text. Throws as `check_interface`.
+std::string address_of_interface(std::string_view name);
+
 /// Sockets that listen on `port` of every address of the interface, or one that listens on all addresses if
 /// `network_interface` is empty. If `port` is 0, the system chooses it. Throws `transport_error` if the port cannot be
 /// had, and as `check_interface`.
