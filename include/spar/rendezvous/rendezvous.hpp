@@ -21,11 +21,11 @@ namespace spar::inline v0_1 {
 class rendezvous {
  public:
   /// Reads the rank and the size from the variables of the launcher, and where to meet from `options`, the variables of
-  /// spar and those of the launcher: docs/guide/ranks.md. Rank 0 serves the store, and the others connect to it. Throws
-  /// `invalid_argument` if variables are missing or malformed, an option is out of range, there is no such network
-  /// interface, or a secret is given without OpenSSL. Rank 0 throws `transport_error` if it cannot listen on the port,
-  /// and `error` if it cannot start a thread. The others throw `timeout` if nobody listens, and `mismatch` if the
-  /// server refuses them or does not know the secret.
+  /// spar and those of the launcher: docs/guide/ranks.md. Rank 0 serves the store as long as a copy of its rendezvous
+  /// exists, and the others connect to it. Throws `invalid_argument` if variables are missing or malformed, an option
+  /// is out of range, there is no such network interface, or a secret is given without OpenSSL. Rank 0 throws
+  /// `transport_error` if it cannot listen on the port, and `error` if it cannot start a thread. The others throw
+  /// `timeout` if nobody listens, and `mismatch` if the server refuses them or does not know the secret.
   [[nodiscard]] static rendezvous from_environment(const rendezvous_options& options = {});
 
   /// The rank `rank` of `size` that meets the others in `meeting`, a store that the program brings. Of the `options`,
