@@ -12,6 +12,7 @@
 #include <spar/rendezvous/environment-inl.hpp>
 #include <spar/rendezvous/rendezvous-inl.hpp>
 #include <spar/rendezvous/store-inl.hpp>
+#include <spar/rendezvous/survivors-inl.hpp>
 #include <spar/rendezvous/table-inl.hpp>
 #include <spar/rendezvous/tcp/proof-inl.hpp>
 #include <spar/rendezvous/tcp/protocol-inl.hpp>

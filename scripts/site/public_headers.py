@@ -50,6 +50,7 @@ INTERNAL = """
     cuda/recycled.hpp
     cuda/values/
     rendezvous/environment.hpp
+    rendezvous/survivors.hpp
     rendezvous/table.hpp
     rendezvous/tcp/
     runtime/arguments.hpp
@@ -72,6 +73,7 @@ INTERNAL = """
     transport/nccl/memory.hpp
     transport/nccl/transfer.hpp
     transport/sim/cores.hpp
+    transport/patience.hpp
     transport/sim/deadlock_report.hpp
     transport/sim/events.hpp
     transport/sim/network.hpp

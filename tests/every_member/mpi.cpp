@@ -4,6 +4,7 @@
 #include "training.hpp"
 
 #include <spar/mpi.hpp>
+#include <spar/transport/mpi_shrink.hpp>
 
 namespace every_member {
 
@@ -17,6 +18,8 @@ void run(std::vector<double>& x) {
   spar::mpi net(MPI_COMM_WORLD);
   const spar::progress_thread background(net);
   spar::allreduce(net, x);
+  spar::mpi rest = net.shrink(spar::rendezvous::from_environment());
+  spar::allreduce(rest, x);
 }
 
 } // namespace every_member

@@ -12,6 +12,8 @@
 
 namespace spar::inline v0_1 {
 
+class rendezvous;
+
 /// One rank of an MPI communicator. Must be constructed after MPI_Init and destroyed before MPI_Finalize. Construction
 /// is collective. Destruction waits for no other rank: it tells the others that this rank has left, and their calls end
 /// in `peer_failed` if they wait for a call that this rank has not made. MPI_Finalize waits for the other ranks to
@@ -36,6 +38,16 @@ class mpi : public communicator_rank<mpi_port> {
     port().meet(); // throws if a rank has failed; MPI_Comm_split would wait for this rank forever
     return mpi(port().communicator().split(colour, key), port().options(), network());
   }
+  /// Returns a communicator of the ranks that go on after a failure: those that call `shrink`, in their old order, with
+  /// the options, network model, deadline and checksums of this communicator. They agree by the store of `meeting`, the
+  /// rendezvous of the ranks of this communicator, which serves one `shrink`: `meeting.among` makes that of the next.
+  /// Aborts this communicator unless it is dead already, so that the others learn that they must call `shrink`, too.
+  /// Waits for each rank until it has left or has been silent for the deadline; a rank that comes later gets
+  /// `peer_failed`. Then MPI makes the communicator, which has no deadline. Processes that end by a signal take the job
+  /// with them in most MPI libraries, so `shrink` is for ranks that fail by exceptions. Throws `invalid_argument` if
+  /// `meeting` has another rank or size, or in a coroutine that has waited for a call; `transport_error` if a function
+  /// of MPI or the store fails. Needs `<spar/transport/mpi_shrink.hpp>`.
+  [[nodiscard]] mpi shrink(const rendezvous& meeting);
   /// The time in seconds from MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
   [[nodiscard]] static double now() noexcept { return mpi_port::now(); }
   /// The communicator on which spar sends its messages: a duplicate of the user's communicator or, after `split`, a
@@ -45,6 +57,12 @@ class mpi : public communicator_rank<mpi_port> {
  private:
   mpi(detail::owned_communicator&& comm, const mpi_options& options, const network_model& network)
       : communicator_rank(detail::mpi_founders(std::move(comm)), options, network) {}
+  /// With the settings of `other`.
+  mpi(detail::owned_communicator&& comm, const mpi& other)
+      : mpi(std::move(comm), other.port().options(), other.network()) {
+    set_deadline(other.deadline());
+    set_checksums(other.checksums());
+  }
 };
 
 } // namespace spar::inline v0_1

@@ -7,6 +7,7 @@
 #include <spar/transport/mpi/check.hpp>
 
 #include <utility>
+#include <vector>
 
 namespace spar::inline v0_1::detail {
 
@@ -45,6 +46,21 @@ class owned_communicator {
     check_new(MPI_Comm_split(comm_, colour, key, &own.comm_), "MPI_Comm_split");
     if (own.comm_ == MPI_COMM_NULL)
       raise<invalid_argument>({"split was called with the colour MPI_UNDEFINED; expected a colour of 0 or more"});
+    MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
+    return own;
+  }
+  /// A communicator of `ranks` of this one, in this order. Only these ranks call this function; it waits for all of
+  /// them.
+  [[nodiscard]] owned_communicator among(const std::vector<int>& ranks) const {
+    MPI_Group all = MPI_GROUP_NULL, chosen = MPI_GROUP_NULL;
+    check_mpi(MPI_Comm_group(comm_, &all), "MPI_Comm_group");
+    const int grouped = MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &chosen);
+    MPI_Group_free(&all);
+    check_mpi(grouped, "MPI_Group_incl");
+    owned_communicator own;
+    const int created = MPI_Comm_create_group(comm_, chosen, 0, &own.comm_);
+    MPI_Group_free(&chosen);
+    check_new(created, "MPI_Comm_create_group");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }

@@ -83,6 +83,10 @@ class mpi_control : public link {
   [[nodiscard]] bool is_gone(rank_t rank) const noexcept {
     return last_words_[static_cast<std::size_t>(rank)] == control_message::purpose::gone;
   }
+  /// Whether the last control message of `rank` has arrived: no call of `rank` is in flight any more.
+  [[nodiscard]] bool has_left(rank_t rank) const noexcept {
+    return last_words_[static_cast<std::size_t>(rank)] != nothing;
+  }
   [[nodiscard]] bool all_have_ended() const noexcept { return !has(nothing); }
 
   /// A barrier: waits until all ranks of `net` have called `meet`; `net` is the transport to which these control

@@ -84,6 +84,8 @@ class mpi_port : public endpoint {
   void meet() {
     control_->meet(*this, [this] { poll_control(); });
   }
+  /// Whether the rank `peer` has left, in order or after a failure.
+  [[nodiscard]] bool has_left(rank_t peer) const noexcept { return control_->has_left(peer); }
   void compute(std::uint64_t) const noexcept {}
   /// The time in seconds from MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
   [[nodiscard]] static double now() noexcept { return MPI_Wtime(); }
