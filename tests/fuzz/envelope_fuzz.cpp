@@ -3,7 +3,7 @@
 // give the same header and pieces.
 #include "fuzz/fuzz.hpp"
 
-#include <spar/transport/mpi/envelope.hpp>
+#include <spar/runtime/messages/envelope.hpp>
 
 namespace {
 

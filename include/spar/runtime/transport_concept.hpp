@@ -32,7 +32,7 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   know the sizes: it writes the header to `into.arrived()`, and if `into.fits()`, it fills each
 ///   `into.destination(i)` or lends memory by `into.borrow`. It must not lend memory of the sender if `into.kept()`,
 ///   nor its own memory if `into.placed()`. A transport that sends bytes writes and validates them by
-///   transport/mpi/envelope.hpp; an in-process transport pairs messages with receives by `matching`.
+///   runtime/messages/envelope.hpp; an in-process transport pairs messages with receives by `matching`.
 /// - `abandon(record)`, for `operation`: cancels an operation whose owner is destroyed before the operation ends, as by
 ///   an error, and does not wait for another rank. If a peer still reads the payload of a send in host memory,
 ///   `abandon` calls `begin_loan()`, and the transport calls `end_loan()` when the peer has finished: no failed call

@@ -70,7 +70,7 @@ struct header {
     return static_cast<std::uint16_t>(number / max_in_flight);
   }
 
-  /// The value of `dimension` if the message had a short header (transport/mpi/envelope.hpp), which contains the
+  /// The value of `dimension` if the message had a short header (runtime/messages/envelope.hpp), which contains the
   /// dimension only as a part of the digest.
   static constexpr std::uint64_t unknown_dimension = UINT64_MAX;
 

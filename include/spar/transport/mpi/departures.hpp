@@ -5,8 +5,8 @@
 #include <spar/core/memory/link.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/runtime/messages/control_message.hpp>
+#include <spar/runtime/messages/envelope.hpp>
 #include <spar/transport/mpi/check.hpp>
-#include <spar/transport/mpi/envelope.hpp>
 
 #include <mpi.h>
 

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <spar/core/util/algobase.hpp>
+#include <spar/runtime/messages/envelope.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/progress.hpp>
 #include <spar/transport/mpi/communicator.hpp>
 #include <spar/transport/mpi/control.hpp>
 #include <spar/transport/mpi/departures.hpp>
 #include <spar/transport/mpi/device_memory.hpp>
-#include <spar/transport/mpi/envelope.hpp>
 #include <spar/transport/mpi/segments.hpp>
 #include <spar/transport/mpi/wait_set.hpp>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The envelope of an MPI message: its header and, if the padded payload is at most 4096 bytes long, its payload.
+// How transports write headers as bytes. The envelope of a message consists of its header and, if the padded payload is
+// at most 4096 bytes long, its payload.
 #pragma once
 
 #include <spar/runtime/messages/message.hpp>
@@ -90,34 +91,29 @@ class short_header {
 };
 static_assert(sizeof(short_header) == 16 && std::is_trivially_copyable_v<short_header>);
 
-/// Writes the envelope of the message `out` to `to`: the header with its checksum and, if the payload is enclosed,
-/// the pieces. `to` must have room for `envelope_bytes` bytes. Returns the number of bytes written.
-inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noexcept {
-  if (short_header::suffices(out.head)) {
-    const short_header brief(out.head);
+/// Writes the header `h` of a message to `to`, which must have room for 64 bytes: a short header if this suffices, else
+/// the full header with its checksum. Returns the number of bytes written.
+inline std::size_t write_header(const header& h, std::byte* to) noexcept {
+  if (short_header::suffices(h)) {
+    const short_header brief(h);
     std::memcpy(to, &brief, sizeof(brief));
-    std::memcpy(to + sizeof(brief), out.pieces[0].data(), out.pieces[0].size());
-    return sizeof(brief) + out.pieces[0].size();
+    return sizeof(brief);
   }
-  header h = out.head;
-  h.checksum = h.expected_checksum();
-  std::memcpy(to, &h, sizeof(h));
-  if (!is_enclosed(h)) return sizeof(h);
-  pack(out.pieces, to + sizeof(h));
-  return sizeof(h) + padded_bytes(h.lengths, max_pieces);
+  header full = h;
+  full.checksum = full.expected_checksum();
+  std::memcpy(to, &full, sizeof(full));
+  return sizeof(full);
 }
 
-/// Reads an envelope that `write_envelope` wrote. Stores the header in `h`. Returns the pieces of the payload as views
-/// of `bytes`, or empty views if the pieces are not enclosed. `bytes` must be aligned to 16 bytes. Throws
-/// `corrupt_message` if the envelope is damaged or malformed.
-inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) {
-  payload_views pieces{};
+/// Reads a header that `write_header` wrote at the beginning of `bytes`, and stores it in `h`. `total` is the number of
+/// bytes of the header and the payload together, from which a short header derives its sizes. Returns the number of
+/// bytes of the header. Throws `corrupt_message` if the header is damaged or malformed.
+inline std::size_t read_header(std::span<const std::byte> bytes, header& h, std::size_t total) {
   short_header brief;
   if (bytes.size() >= sizeof(brief)) std::memcpy(&brief, bytes.data(), sizeof(brief));
   if (brief.is_short()) {
-    pieces[0] = bytes.subspan(sizeof(brief));
-    brief.expand(h, pieces[0].size());
-    return pieces;
+    brief.expand(h, total - sizeof(brief));
+    return sizeof(brief);
   }
   if (brief.earlier_version() > 0) {
     raise<corrupt_message>({"a message has version ", brief.earlier_version(),
@@ -129,6 +125,32 @@ inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) 
   }
   std::memcpy(&h, bytes.data(), sizeof(header));
   h.validate();
+  return sizeof(header);
+}
+
+/// Writes the envelope of the message `out` to `to`: the header with its checksum and, if the payload is enclosed,
+/// the pieces. `to` must have room for `envelope_bytes` bytes. Returns the number of bytes written.
+inline std::size_t write_envelope(const message_pieces& out, std::byte* to) noexcept {
+  const std::size_t size = write_header(out.head, to);
+  if (size < sizeof(header)) { // a short header, whose only piece needs no padding
+    std::memcpy(to + size, out.pieces[0].data(), out.pieces[0].size());
+    return size + out.pieces[0].size();
+  }
+  if (!is_enclosed(out.head)) return size;
+  pack(out.pieces, to + size);
+  return size + padded_bytes(out.head.lengths, max_pieces);
+}
+
+/// Reads an envelope that `write_envelope` wrote. Stores the header in `h`. Returns the pieces of the payload as views
+/// of `bytes`, or empty views if the pieces are not enclosed. `bytes` must be aligned to 16 bytes. Throws
+/// `corrupt_message` if the envelope is damaged or malformed.
+inline payload_views read_envelope(std::span<const std::byte> bytes, header& h) {
+  payload_views pieces{};
+  const std::size_t size = read_header(bytes, h, bytes.size());
+  if (size < sizeof(header)) {
+    pieces[0] = bytes.subspan(size);
+    return pieces;
+  }
   const std::size_t payload = is_enclosed(h) ? padded_bytes(h.lengths, max_pieces) : 0;
   if (bytes.size() != sizeof(header) + payload) {
     raise<corrupt_message>(

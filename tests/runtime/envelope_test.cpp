@@ -2,7 +2,7 @@
 // Envelopes: what is written is read again, in the short form and in the full one; damaged or truncated envelopes are
 // rejected.
 #include <spar/spar.hpp>
-#include <spar/transport/mpi/envelope.hpp>
+#include <spar/runtime/messages/envelope.hpp>
 
 #include <gtest/gtest.h>
 
