@@ -23,6 +23,10 @@ if(NOT SPAR_NCCL_INCLUDE_DIR)
   list(FILTER spar_cuda_host_headers EXCLUDE REGEX "/nccl")
 endif()
 
+set(spar_ucx_headers ${spar_headers})
+list(FILTER spar_headers EXCLUDE REGEX "/ucx")
+list(FILTER spar_ucx_headers INCLUDE REGEX "/ucx")
+
 # Tests compile it, if there is a PMIx.
 list(FILTER spar_headers EXCLUDE REGEX "spar/pmix")
 
@@ -61,6 +65,9 @@ function(spar_compile_headers target)
 endfunction()
 
 spar_compile_headers(spar_headers_host HEADERS ${spar_headers} LIBRARIES $<TARGET_NAME_IF_EXISTS:spar_zfp>)
+if(TARGET spar_ucx)
+  spar_compile_headers(spar_headers_ucx HEADERS ${spar_ucx_headers} LIBRARIES spar_ucx)
+endif()
 foreach(flavour IN LISTS spar_mpi_flavours)
   spar_compile_headers(spar_headers_${flavour} HEADERS ${spar_mpi_headers} LIBRARIES spar_mpi_${flavour})
 endforeach()

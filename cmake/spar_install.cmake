@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Install rules of the library, and the package files that find_package(spar [COMPONENTS compiled mpi zfp perf]) and
+# Install rules of the library, and the package files that find_package(spar [COMPONENTS compiled mpi ucx zfp perf]) and
 # pkg-config read. A component has the name of its Debian package, without a version; the headers are the component
 # spar.
 

@@ -30,6 +30,12 @@ else()
       LIBRARIES GTest::gtest spar_mpi_${flavour} spar_test_support
       HEADERS <gtest/gtest.h> <spar/spar.hpp> <spar/mpi.hpp>)
   endforeach()
+  if(TARGET spar_ucx)
+    spar_add_precompiled(
+      spar_test_base_ucx SOURCE "${PROJECT_SOURCE_DIR}/tests/support/ucx_main.cpp"
+      LIBRARIES GTest::gtest spar_ucx spar_test_support
+      HEADERS <gtest/gtest.h> <spar/spar.hpp> <spar/ucx.hpp>)
+  endif()
 endif()
 
 # Splits a path layer/name into test_name (layer.name, for ctest) and test_target (layer_name, the stem of the target).
@@ -321,6 +327,49 @@ function(spar_add_mpi_test path)
     if(arg_HOSTS AND NOT first)
       set_property(TEST ${test_name}.${flavour}.hosts APPEND PROPERTY LABELS full)
     endif()
+  endforeach()
+endfunction()
+
+# spar_add_ucx_test(layer/name [RANKS p...] [TIMEOUT seconds] [FULL] [LARGE])
+# Adds the tests layer.name.memory.<p> and layer.name.tcp.<p>, over shared memory and over TCP, for every number p of
+# ranks. The program has the main() of tests/support/ucx_main.cpp.
+function(spar_add_ucx_test path)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE" "TIMEOUT" "RANKS")
+  if(NOT GTest_FOUND OR NOT TARGET spar_ucx OR (spar_large_only AND NOT arg_LARGE))
+    return()
+  endif()
+  spar_test_names("${path}")
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1 2 3 4 5)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set(full "")
+  if(arg_FULL OR (arg_LARGE AND SPAR_SANITIZE))
+    set(full FULL)
+  endif()
+  set(target ${test_target}_test)
+  spar_add_program(${target} SOURCES ${path}_test.cpp LIBRARIES spar_ucx spar_test_base_ucx spar_test_support
+                   PRECOMPILED spar_test_base_ucx ${full})
+  if(arg_LARGE)
+    spar_lighten(${target})
+  endif()
+  foreach(ranks IN LISTS arg_RANKS)
+    foreach(way IN ITEMS memory tcp)
+      set(name ${test_name}.${way}.${ranks})
+      set(transports all)
+      if(way STREQUAL "tcp")
+        set(transports "tcp,self")
+      endif()
+      add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/ranks" ${ranks} $<TARGET_FILE:${target}>)
+      set_tests_properties(
+        ${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "ucx;$<LOWER_CASE:${full}>"
+                           ENVIRONMENT "UCX_TLS=${transports};${spar_test_environment}")
+      if(ranks GREATER 2)
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+      endif()
+    endforeach()
   endforeach()
 endfunction()
 

@@ -31,7 +31,7 @@ WITHIN = {
     "core": {"": 0, "util": 1, "memory": 2, "policy": 2},
     "rendezvous": {"tcp": 0, "": 1},
     "runtime": {"tasks": 0, "messages": 1, "endpoint": 2, "": 3},
-    "transport": {"mpi": 0, "sim": 0, "nccl": 0, "": 1},
+    "transport": {"mpi": 0, "sim": 0, "nccl": 0, "ucx": 0, "": 1},
     "storage": {"kernel/zfp": 0, "kernel": 1, "": 2},
     "collective": {"": 0, "wire": 1, "basic": 2, "compressed": 3, "allreduce": 4, "topk/pruned": 5, "tree": 5,
                    "partial": 5, "topk": 6},
@@ -45,6 +45,7 @@ OUTSIDE = {
     r"mpi\.h": r"^(transport/mpi(/[^/]*)?(\.hpp)?|(any_)?mpi\.hpp)$",
     r"pmix.*": r"^pmix\.hpp$",
     r"nccl\.h": r"^transport/nccl",
+    r"ucp/.*": r"^(transport/ucx(/[^/]*)?(\.hpp)?|ucx\.hpp)$",
     r"cuda.*|cub/.*|thrust/.*": r"^(cuda/|transport/nccl)",
     r"nlohmann/.*": r"^topology/(tree|flex_plan)_json\.hpp$",
 }

@@ -78,6 +78,12 @@ INTERNAL = """
     transport/sim/events.hpp
     transport/sim/network.hpp
     transport/sim/port.hpp
+    transport/ucx/deaths.hpp
+    transport/ucx/descriptors.hpp
+    transport/ucx/frame.hpp
+    transport/ucx/member.hpp
+    transport/ucx/port.hpp
+    transport/ucx/worker.hpp
 """.split()
 
 # What every part has (docs/guide/composing.md, "Every part"), what every codec has (storage/codec.hpp,

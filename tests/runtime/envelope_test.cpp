@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Envelopes: what is written is read again, in the short form and in the full one; damaged or truncated envelopes are
 // rejected.
-#include <spar/spar.hpp>
 #include <spar/runtime/messages/envelope.hpp>
+#include <spar/spar.hpp>
 
 #include <gtest/gtest.h>
 

@@ -65,7 +65,7 @@ SPAR_INLINE rendezvous rendezvous::among(std::string_view group, rank_t rank, ra
 
 SPAR_INLINE std::string rendezvous::key(std::string_view name) const { return sentence(shared_->prefix, name); }
 
-SPAR_INLINE std::vector<std::string> rendezvous::exchange(std::string_view own) const {
+SPAR_INLINE std::vector<std::string> rendezvous::exchange_beside(std::string_view own, const work& meanwhile) const {
   const std::string place = key(sentence("exchange/", shared_->exchanges++, "/"));
   const std::string arrived = detail::encode({version, shared_->options.job, shared_->process, shared_->size, own});
   const std::string kept = meeting().put(detail::arrival_key(place, rank()), arrived);
@@ -79,7 +79,7 @@ SPAR_INLINE std::vector<std::string> rendezvous::exchange(std::string_view own) 
   if (rank() == 0) {
     std::string table;
     try {
-      const std::vector<std::string> texts = collect(place);
+      const std::vector<std::string> texts = collect(place, meanwhile);
       table = detail::encode_table(texts);
       detail::throw_refusal(meeting().put(detail::table_key(place), table));
       return texts;
@@ -91,7 +91,7 @@ SPAR_INLINE std::vector<std::string> rendezvous::exchange(std::string_view own) 
     }
   }
   constexpr double longer = 5; // than rank 0 waits, so that its error says who is missing
-  const auto table = meeting().wait(detail::table_key(place), deadline() + longer);
+  const auto table = wait(detail::table_key(place), deadline() + longer, meanwhile);
   if (!table) {
     raise<timeout>({"rank ", rank(), " has waited ", deadline(),
                     " s for rank 0 to collect the addresses of all ranks; rank 0 has ended or waits for others"});
@@ -103,13 +103,29 @@ SPAR_INLINE std::vector<std::string> rendezvous::exchange(std::string_view own) 
   return texts;
 }
 
-SPAR_INLINE std::vector<std::string> rendezvous::collect(const std::string& place) const {
+SPAR_INLINE std::optional<std::string> rendezvous::wait(const std::string& key, double seconds,
+                                                        const work& meanwhile) const {
+  if (meanwhile.call == nullptr) return meeting().wait(key, seconds);
+  constexpr double slice = 1e-3; // seconds between calls of `meanwhile`
+  for (const double until = detail::monotonic_seconds() + seconds;;) {
+    auto value = meeting().wait(key, slice);
+    if (value || detail::monotonic_seconds() >= until) return value;
+    try {
+      meanwhile.call(meanwhile.self);
+    } catch (...) { // a rank that has the value may have failed afterwards
+      if (value = meeting().wait(key, 0)) return value;
+      throw;
+    }
+  }
+}
+
+SPAR_INLINE std::vector<std::string> rendezvous::collect(const std::string& place, const work& meanwhile) const {
   const double until = detail::monotonic_seconds() + deadline();
   std::vector<std::string> texts;
   std::vector<rank_t> missing;
   for (rank_t r = 0; r < size(); ++r) {
     const double left = std::max(until - detail::monotonic_seconds(), 0.);
-    const auto entry = meeting().wait(detail::arrival_key(place, r), left);
+    const auto entry = wait(detail::arrival_key(place, r), left, meanwhile);
     if (!entry) {
       missing.push_back(r);
       continue;

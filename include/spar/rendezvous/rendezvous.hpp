@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,7 +58,13 @@ class rendezvous {
   /// Throws `mismatch` if two processes have the same rank, or the ranks disagree on their number, on the job or on the
   /// version of spar; `timeout` if ranks do not come within the deadline, with their numbers; `transport_error` if the
   /// store cannot be reached; and `corrupt_message` if other programs write into the store.
-  [[nodiscard]] std::vector<std::string> exchange(std::string_view own) const;
+  [[nodiscard]] std::vector<std::string> exchange(std::string_view own) const { return exchange_beside(own, {}); }
+  /// The same, and calls `meanwhile()` from time to time while this rank waits. An error of `meanwhile` ends the
+  /// exchange.
+  template <class Meanwhile>
+  [[nodiscard]] std::vector<std::string> exchange(std::string_view own, Meanwhile& meanwhile) const {
+    return exchange_beside(own, {[](void* self) { (*static_cast<Meanwhile*>(self))(); }, &meanwhile});
+  }
 
  private:
   struct shared {
@@ -68,8 +75,16 @@ class rendezvous {
     std::string process;         // says in words which process this is, and differs from any other
     std::uint64_t exchanges = 0; // how many have begun
   };
+  /// What a rank does while it waits.
+  struct work {
+    void (*call)(void* self); // null: nothing
+    void* self;
+  };
+  [[nodiscard]] std::vector<std::string> exchange_beside(std::string_view own, const work& meanwhile) const;
+  /// As `rendezvous_store::wait`.
+  [[nodiscard]] std::optional<std::string> wait(const std::string& key, double seconds, const work& meanwhile) const;
   /// The texts of all ranks, which rank 0 collects under the keys that begin with `place`.
-  [[nodiscard]] std::vector<std::string> collect(const std::string& place) const;
+  [[nodiscard]] std::vector<std::string> collect(const std::string& place, const work& meanwhile) const;
   /// Puts `why` in place of every rank that has not come, so that no rank waits for them.
   [[gnu::cold]] void refuse(const std::string& place, const error& why) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matches arrived messages with posted receives of the same source and tag, for transports whose ranks are in
-// one process (`threads` and `sim`). The transport `mpi` leaves matching to MPI.
+// Matches arrived messages with posted receives of the same source and tag, for the transports `threads`, `sim` and
+// `ucx`. The transport `mpi` leaves matching to MPI.
 #pragma once
 
 #include <spar/core/memory/record_queue.hpp>
@@ -17,10 +17,14 @@ class matching {
   /// Removes and returns the oldest receive that waits for the message `arrived`. If no receive waits for `arrived`,
   /// queues the message and returns null.
   Receive* arrive(Arrival* arrived) {
-    Receive* found =
-        receives_.take([=](const Receive& r) { return r.peer == arrived->source && r.tag == arrived->tag; });
+    Receive* found = take_receive(arrived->source, arrived->tag);
     if (found == nullptr) arrivals_.push_back(arrived);
     return found;
+  }
+  /// Removes and returns the oldest receive that waits for a message from `source` with the tag `tag`; null if there is
+  /// none.
+  Receive* take_receive(rank_t source, tag_t tag) {
+    return receives_.take([=](const Receive& r) { return r.peer == source && r.tag == tag; });
   }
 
   /// Removes and returns the oldest message that matches the receive `posted`. If no message matches, queues the

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How the ranks of a communicator over UCX find each other.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/rendezvous/rendezvous.hpp>
+#include <spar/transport/ucx/member.hpp>
+#include <spar/transport/ucx/worker.hpp>
+
+#include <algorithm>
+#include <memory_resource>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spar::inline v0_1 {
+
+/// Options of the transport `ucx`.
+struct ucx_options {
+  /// Upstream resource of the rank's memory pool.
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
+};
+
+namespace detail {
+
+/// What a rank has when it founds a communicator together with the others: its worker, and what all have told.
+struct ucx_founders {
+  rendezvous meeting;
+  ucx_worker worker;
+  std::vector<ucx_member> members; // by rank
+
+  /// Collective over the ranks that meet: each tells the others about itself.
+  static ucx_founders meet(const rendezvous& meeting) {
+    ucx_worker worker(make_ucx_context(meeting.network_interface(), meeting.size()));
+    std::vector<ucx_member> members = read_all(meeting.exchange(ucx_member::self(worker.address(), 0, 0).text()));
+    const rendezvous own = group_of(meeting, members, 0, meeting.rank(), meeting.size());
+    return {own, std::move(worker), std::move(members)};
+  }
+
+  /// Collective over the ranks of an existing communicator, which meet at `meeting`: of those with the same `colour`,
+  /// by `key` and then by rank. While this rank waits, it calls `meanwhile()`.
+  template <class Meanwhile>
+  static ucx_founders split(const rendezvous& meeting, const ucx_worker& other, int colour, int key,
+                            Meanwhile& meanwhile) {
+    ucx_worker worker(other.context());
+    const std::vector<ucx_member> all =
+        read_all(meeting.exchange(ucx_member::self(worker.address(), colour, key).text(), meanwhile));
+    std::vector<std::pair<int, rank_t>> chosen; // key and rank
+    for (rank_t r = 0; r < meeting.size(); ++r) {
+      const ucx_member& its = all[static_cast<std::size_t>(r)];
+      if (its.colour == colour) chosen.emplace_back(its.key, r);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    std::vector<ucx_member> members;
+    rank_t own = 0;
+    for (const auto& [its_key, r] : chosen) {
+      if (r == meeting.rank()) own = static_cast<rank_t>(members.size());
+      members.push_back(all[static_cast<std::size_t>(r)]);
+    }
+    const rendezvous group = group_of(meeting, members, chosen[0].second, own, static_cast<rank_t>(members.size()));
+    return {group, std::move(worker), std::move(members)};
+  }
+
+ private:
+  /// The rendezvous of the `members` alone, of which `rank_of_first` is the rank of the first in `meeting`.
+  static rendezvous group_of(const rendezvous& meeting, const std::vector<ucx_member>& members, rank_t rank_of_first,
+                             rank_t rank, rank_t size) {
+    return meeting.among(sentence("rank", rank_of_first, "number", members[0].number), rank, size);
+  }
+  static std::vector<ucx_member> read_all(const std::vector<std::string>& texts) {
+    std::vector<ucx_member> all;
+    for (const std::string& text : texts) all.push_back(ucx_member::read(static_cast<rank_t>(all.size()), text));
+    return all;
+  }
+};
+
+} // namespace detail
+
+} // namespace spar::inline v0_1

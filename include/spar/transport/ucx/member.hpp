@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the ranks of a communicator over UCX tell each other before they can send messages.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+#include <spar/core/util/atomic.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+namespace spar::inline v0_1::detail {
+
+/// Identifies the host of this process: two processes with the same text can share memory and see each other's process
+/// numbers. It is the identity of the boot and of the namespace of processes.
+inline std::string ucx_host() {
+  std::array<char, 64> text{};
+  if (std::FILE* const boot = std::fopen("/proc/sys/kernel/random/boot_id", "re"); boot != nullptr) {
+    if (std::fgets(text.data(), static_cast<int>(text.size()), boot) == nullptr) text[0] = '\0';
+    std::fclose(boot);
+  }
+  std::string host(text.data());
+  const ssize_t length = readlink("/proc/self/ns/pid", text.data(), text.size());
+  return host.append(text.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+}
+
+/// What a rank tells about itself.
+struct ucx_member {
+  std::int32_t process = 0; // number of the process
+  std::int32_t number = 0;  // of the communicator among those that the process has made
+  std::int32_t colour = 0;  // arguments of `split`
+  std::int32_t key = 0;
+  std::string host;    // see `ucx_host`
+  std::string address; // of the rank's worker
+
+  /// This process, with the address of its worker.
+  static ucx_member self(std::string address, int colour, int key) {
+    static atomic<std::int32_t> communicators = 0;
+    communicators += 1;
+    return {getpid(), communicators, colour, key, ucx_host(), std::move(address)};
+  }
+  [[nodiscard]] std::string text() const {
+    const lengths head{process, number, colour, key, static_cast<std::uint32_t>(host.size())};
+    return std::string(reinterpret_cast<const char*>(&head), sizeof(head)).append(host).append(address);
+  }
+  /// Reads what the rank `who` tells. Throws `corrupt_message` if `text` is malformed.
+  static ucx_member read(rank_t who, std::string_view text) {
+    lengths head{};
+    if (text.size() >= sizeof(head)) std::memcpy(&head, text.data(), sizeof(head));
+    if (text.size() <= sizeof(head) || head.host >= text.size() - sizeof(head)) {
+      raise<corrupt_message>({"rank ", who, " has described itself by ", text.size(), " bytes, of which ", head.host,
+                              " name its host; expected ", sizeof(head), " bytes, the host and an address"});
+    }
+    text.remove_prefix(sizeof(head));
+    return {head.process,
+            head.number,
+            head.colour,
+            head.key,
+            std::string(text.substr(0, head.host)),
+            std::string(text.substr(head.host))};
+  }
+
+ private:
+  struct lengths {
+    std::int32_t process, number, colour, key;
+    std::uint32_t host;
+  };
+};
+
+/// Of each rank: the lowest rank on the same host.
+inline std::vector<rank_t> hosts_of(const std::vector<ucx_member>& all) {
+  std::vector<rank_t> hosts;
+  for (const ucx_member& own : all) {
+    rank_t first = 0;
+    while (all[static_cast<std::size_t>(first)].host != own.host) ++first;
+    hosts.push_back(first);
+  }
+  return hosts;
+}
+
+/// Whether UCX may use shared memory between processes of a host, according to the variable UCX_TLS.
+inline bool ucx_shares_memory() {
+  const char* const variable = std::getenv("UCX_TLS");
+  if (variable == nullptr) return true;
+  std::string_view rest(variable);
+  const bool excludes = rest.starts_with('^');
+  if (excludes) rest.remove_prefix(1);
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    for (const std::string_view all : {"all", "sm", "shm", "mm"}) {
+      if (name == all) return !excludes;
+    }
+    for (const std::string_view one : {"posix", "sysv", "xpmem"}) {
+      if (name == one && !excludes) return true;
+    }
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+  }
+  return excludes;
+}
+
+} // namespace spar::inline v0_1::detail

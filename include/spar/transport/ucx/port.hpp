@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The transport of a rank over UCX: each message is an active message.
+#pragma once
+
+#include <spar/core/memory/buffer.hpp>
+#include <spar/core/memory/fixed_vector.hpp>
+#include <spar/core/memory/record_queue.hpp>
+#include <spar/core/memory/slab.hpp>
+#include <spar/core/util/algobase.hpp>
+#include <spar/core/util/thread.hpp>
+#include <spar/runtime/abort.hpp>
+#include <spar/runtime/endpoint.hpp>
+#include <spar/runtime/matching.hpp>
+#include <spar/runtime/operation.hpp>
+#include <spar/runtime/progress.hpp>
+#include <spar/transport/ucx/deaths.hpp>
+#include <spar/transport/ucx/descriptors.hpp>
+#include <spar/transport/ucx/founders.hpp>
+#include <spar/transport/ucx/frame.hpp>
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sched.h>
+
+namespace spar::inline v0_1 {
+
+/// The transport of one rank over UCX. UCX copies a short payload on its way, and brings a long one from the memory of
+/// the sender to its place at the receiver, whichever way is fastest. An endpoint opens at the first message to a rank.
+/// A rank that waits polls for some microseconds, then sleeps until UCX has an event.
+class ucx_port : public endpoint {
+ public:
+  /// All memory is taken before a rank can send to this one.
+  ucx_port(detail::ucx_founders&& all, const ucx_options& options, const network_model& network)
+      : endpoint(all.meeting.rank(), all.meeting.size(), pool_owner(*options.memory)), meeting_(all.meeting),
+        options_(options), hosts_(detail::hosts_of(all.members)), deaths_(size()), transfers_(room()),
+        arrivals_(room()), notes_(room()), aborts_(static_cast<std::size_t>(size()) * control_message::most_parts),
+        peers_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size())), worker_(std::move(all.worker)),
+        descriptors_(worker_.descriptor()) {
+    set_network(network);
+    aborts_.reserve(); // reserved memory takes no pages until it is used
+    const bool shares_memory = detail::ucx_shares_memory();
+    int on_host = 0;
+    for (rank_t r = 0; r < size(); ++r) {
+      detail::ucx_member& its = all.members[static_cast<std::size_t>(r)];
+      const bool is_local = hosts_[static_cast<std::size_t>(r)] == hosts_[static_cast<std::size_t>(rank())];
+      peers_.emplace_back(*this, r, std::move(its.address), !is_local || !shares_memory);
+      on_host += is_local ? 1 : 0;
+      if (is_local && r != rank() && !descriptors_.watch(r, its.process)) deaths_.suspect(r, process_has_ended, now());
+    }
+    polls_before_sleep_ = on_host <= detail::processors() ? 200 : 0;
+    set_unreceived(matching_.arrivals(), [](endpoint& own, bool look) {
+      auto& port = static_cast<ucx_port&>(own);
+      if (look) port.try_look();
+      return port.matching_.oldest_arrival();
+    });
+    leavers().set_late(0); // that a rank has left arrives behind its other messages
+    worker_.on_message(&on_message, this);
+  }
+
+  /// Waits for the last messages of this rank to leave, and tells the other ranks that this rank has left, without
+  /// waiting for them. If the communicator is dead, also discards incoming messages until all ranks have announced that
+  /// their messages have left or have been given up. Gives up after one second.
+  ~ucx_port() {
+    using purpose = control_message::purpose;
+    const double end = patience();
+    const detail::calls_of_leaver calls = calls_so_far();
+    bool notified = false;
+    drain();
+    look_at_processes();
+    for (; !is_silent_; nap()) {
+      if (dead()) discard_arrivals();
+      if (!notified && in_flight_ == 0) {
+        notified = true;
+        tell_all(purpose::left, dead() ? std::string_view() : calls.text());
+      }
+      if (now() >= end || (notified && in_flight_ == 0 && (!dead() || all_have_ended()))) break;
+    }
+    if (!notified) tell_all(purpose::gone, "");
+    bool is_done = !is_silent_ && in_flight_ == 0 && given_up_transfers_ == 0;
+    for (const peer& each : peers_) {
+      if (is_silent_ || each.endpoint == nullptr || each.has_died || deaths_.suspects(each.rank)) continue;
+      is_done = worker_.flush(each.endpoint, [&] { return now() < end; }) && is_done;
+    }
+    is_silent_ = true;
+    discard_arrivals();
+    for (peer& each : peers_) {
+      while (arrival* const a = each.early.pop_front()) discard(a);
+    }
+    while (arrival* const a = to_handle_.pop_front()) discard(a);
+    if (!is_done) worker_.keep_forever(); // UCX does not expect that a worker is destroyed while messages are in flight
+  }
+
+  void share() const noexcept {}
+  [[nodiscard]] endpoint& node() noexcept { return *this; }
+  [[nodiscard]] const endpoint& node() const noexcept { return *this; }
+  void compute(std::uint64_t) const noexcept {}
+  [[nodiscard]] const ucx_options& options() const noexcept { return options_; }
+  /// Of each rank: the lowest rank on the same host.
+  [[nodiscard]] const std::vector<rank_t>& hosts() const noexcept { return hosts_; }
+  /// Where the ranks of this communicator have met.
+  [[nodiscard]] const rendezvous& meeting() const noexcept { return meeting_; }
+
+ private:
+  /// A send or receive in flight.
+  struct transfer : operation_record {
+    transfer* next = nullptr;
+    ucx_port* owner = nullptr;
+    message_buffer* into = nullptr; // receives only: the destination
+    bool is_busy = false;           // whether UCX uses the memory of the message
+    bool cancelled = false;         // whether the operation has failed while UCX uses its memory
+    bool given_up = false;          // whether this rank no longer waits until UCX does not use its memory any more
+    std::array<ucp_dt_iov_t, max_pieces> places{}; // the pieces that are not empty, for UCX
+    detail::ucx_frame::room head;                  // sends only
+  };
+
+  /// A message that waits for its receive or for an earlier message, or a control message that waits to be handled.
+  struct arrival : detail::ucx_incoming {
+    arrival* next = nullptr;
+    buffer<std::byte> own{*std::pmr::new_delete_resource(), 0}; // the payload, if UCX does not keep it
+  };
+
+  /// A control message that UCX is sending.
+  struct departure {
+    departure* next = nullptr;
+    ucx_port* owner = nullptr;
+    bool is_abort = false;
+    detail::ucx_frame::room bytes;
+  };
+
+  struct peer {
+    peer(ucx_port& port, rank_t r, std::string&& of_worker, bool ucx_watches) noexcept
+        : owner(&port), rank(r), address(std::move(of_worker)), is_watched(ucx_watches) {}
+    ucx_port* owner;
+    rank_t rank;
+    std::string address;    // of the worker
+    bool is_watched;        // whether UCX tells that a connection has failed
+    bool has_ended = false; // whether the last control message, `left` or `gone`, has arrived
+    bool is_gone = false;   // whether it has ended and waits for no last message of this rank
+    bool has_died = false;  // whether its process has ended
+    ucp_ep_h endpoint = nullptr;
+    std::uint32_t sent = 0;     // number of messages sent to this peer, modulo 2^32
+    std::uint32_t received = 0; // number of messages from this peer that were in their turn, modulo 2^32
+    detail::record_queue<arrival> early;
+  };
+
+ public:
+  operation<ucx_port, transfer> send(const message_pieces& out, rank_t to, tag_t tag) {
+    transfer* const t = begin(false, to, tag);
+    operation<ucx_port, transfer> sending(*this, t); // before UCX is called: cancels `t` after an error
+    std::size_t pieces = 0;
+    for (const auto& piece : out.pieces) {
+      if (!piece.empty()) t->places[pieces++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+    }
+    const auto head = detail::ucx_frame{peer_of(to).sent, rank(), tag}.write(out.head, t->head);
+    const outcome how = transmit(to, head, {t->places.data(), pieces}, t, &on_sent);
+    t->is_busy = how == outcome::in_flight;
+    if (how == outcome::ended) transfers_.recycle(sending.release());
+    return sending;
+  }
+
+  operation<ucx_port, transfer> receive(message_buffer& in, rank_t source, tag_t tag) {
+    transfer* const t = begin(true, source, tag);
+    t->into = &in;
+    operation<ucx_port, transfer> receiving(*this, t);
+    if (arrival* const a = matching_.post(t)) {
+      if (a->is_rendezvous && !is_silent_)
+        ucp_worker_progress(worker_.get()); // the sender may have failed, and its memory not be there any more
+      if (!dead() && deliver(*a, t))
+        arrivals_.recycle(a); // UCX has taken over the payload
+      else
+        discard(a);
+    }
+    return receiving;
+  }
+
+  /// Polls UCX once or, if `block` is true, until an operation may have ended, then resumes the coroutines that are
+  /// ready. Throws `deadlock` if `block` is true but nothing is in flight for which this rank could wait.
+  void progress(bool block) {
+    try {
+      bool news = look();
+      for (int i = 0; block && i < polls_before_sleep_ && !news && scheduler().idle() && !dead(); ++i) news = look();
+      if (block && !news && scheduler().idle() && (!dead() || loans().any() || scheduler().polls()))
+        doze();
+      else if (!block || ++polls_ % 256 == 0)
+        look_at_clock();
+      if (dead()) end_messages();
+    } catch (const deadlock&) {
+      throw;
+    } catch (...) {
+      on_progress_error(*this);
+    }
+    scheduler().run();
+    if (sleeps_elsewhere_ && !is_silent_ && !worker_.arm()) descriptors_.wake(); // this thread has taken its events
+  }
+
+  /// Called by a progress_thread, which does not hold the lock of the rank.
+  void sleep_until(double time) {
+    {
+      const detail::rank_lock lock(shared());
+      if (!may_sleep()) return;
+      sleeps_elsewhere_ = true;
+    }
+    const bool has_ended = descriptors_.wait(time - now());
+    const detail::rank_lock lock(shared());
+    sleeps_elsewhere_ = false;
+    if (has_ended) look_at_processes();
+  }
+  void wake() noexcept { descriptors_.wake(); }
+
+  [[gnu::cold]] void post(const control_message& note, rank_t to) {
+    const bool is_abort = note.what == control_message::purpose::abort;
+    if (peer_of(to).is_gone) return;
+    departure* const d = is_abort ? aborts_.acquire() : notes_.acquire();
+    d->owner = this;
+    d->is_abort = is_abort;
+    outcome how = outcome::lost;
+    try {
+      const auto bytes = detail::ucx_frame{peer_of(to).sent, rank(), detail::ucx_frame::control}.write(note, d->bytes);
+      how = transmit(to, bytes, {}, d, &on_note_sent);
+    } catch (...) { // UCX cannot reach the peer, which the calls that need it report
+    }
+    if (how != outcome::in_flight) recycle(d);
+  }
+
+  void abandon(transfer* t) noexcept {
+    if (t->is_busy) { // UCX still reads or writes the payload
+      t->cancelled = true;
+      loaned_.push_back(t);
+      return begin_loan();
+    }
+    if (t->receives && !t->done) matching_.withdraw(t);
+    transfers_.recycle(t);
+  }
+
+  /// What this rank needs for a communicator of the ranks with the same `colour`, by `key`. Collective; the calls in
+  /// flight go on. Throws `peer_failed` if a rank fails or has left, and `timeout` if a rank is missing at the
+  /// deadline; the communicator is dead after any error.
+  detail::ucx_founders split(int colour, int key) {
+    const double begin = now();
+    double missed = 0; // when this rank first knew that another has left
+    auto meanwhile = [&] {
+      progress(false);
+      if (dead()) failure().raise_peer_failed();
+      rank_t leaver = 0;
+      while (leaver < size() && leavers().find(leaver) == nullptr) ++leaver;
+      if (missed == 0 && leaver < size()) missed = now();
+      if (missed > 0 && now() - missed > 1) // what the rank has notified before has arrived by now
+        raise<peer_failed>({"rank ", leaver, " has left, but rank ", rank(), " waits for all ranks to call split"});
+      if (now() - begin > deadline())
+        raise<timeout>({"rank ", rank(), " has waited for ", deadline(), " s for all other ranks to call split"});
+    };
+    try {
+      meanwhile(); // ranks that have given up have aborted
+      return detail::ucx_founders::split(meeting_, worker_, colour, key, meanwhile);
+    } catch (...) {
+      abort_and_rethrow(*this);
+    }
+  }
+
+ private:
+  enum class outcome { ended, in_flight, lost };
+  static constexpr const char* process_has_ended = "its process has ended";
+
+  /// The number of operations for which this port reserves memory, so that a typical call allocates no memory.
+  [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
+  [[nodiscard]] peer& peer_of(rank_t r) noexcept { return peers_[static_cast<std::size_t>(r)]; }
+
+  transfer* begin(bool receives, rank_t other, tag_t tag) {
+    transfer* const t = transfers_.acquire();
+    t->begin(receives, other, tag);
+    t->owner = this;
+    t->is_busy = t->cancelled = t->given_up = false;
+    return t;
+  }
+
+  // --- sending ---
+
+  /// Sends an active message with the header `head` and the payload `pieces` to the rank `to`. If the outcome is
+  /// `in_flight`, UCX later calls `ended(request, status, record)`; `lost` means that the connection has failed.
+  outcome transmit(rank_t to, std::span<const std::byte> head, std::span<const ucp_dt_iov_t> pieces, void* record,
+                   ucp_send_nbx_callback_t ended) {
+    peer& its = peer_of(to);
+    if (its.endpoint == nullptr) connect(its);
+    if (is_silent_ || its.endpoint == nullptr || deaths_.suspects(to)) return outcome::lost;
+    ucp_request_param_t how;
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    how.memory_type = UCS_MEMORY_TYPE_HOST;
+    how.cb.send = ended;
+    how.user_data = record;
+    const void* payload = pieces.empty() ? nullptr : pieces[0].buffer;
+    std::size_t count = pieces.empty() ? 0 : pieces[0].length;
+    if (pieces.size() > 1) {
+      how.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+      how.datatype = ucp_dt_make_iov();
+      payload = pieces.data();
+      count = pieces.size();
+    }
+    void* const request =
+        ucp_am_send_nbx(its.endpoint, detail::ucx_worker::message_id, head.data(), head.size(), payload, count, &how);
+    if (UCS_PTR_IS_ERR(request)) {
+      const ucs_status_t status = UCS_PTR_STATUS(request);
+      if (status == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
+      deaths_.suspect(to, ucs_status_string(status), now());
+      return outcome::lost;
+    }
+    ++its.sent;
+    if (request == nullptr) return outcome::ended;
+    ++in_flight_;
+    return outcome::in_flight;
+  }
+
+  /// Opens the endpoint to the rank `its`, unless the rank has left or died, as far as this rank can know.
+  void connect(peer& its) {
+    for (int i = 0; i < 1000 && !is_silent_ && ucp_worker_progress(worker_.get()) != 0; ++i) continue;
+    look_at_processes();
+    if (is_silent_ || its.is_gone || deaths_.suspects(its.rank)) return;
+    its.endpoint = worker_.connect(its.address, its.is_watched, &on_failure, &its);
+  }
+
+  static void on_sent(void* request, ucs_status_t status, void* record) noexcept { end(request, status, record); }
+  static void on_received(void* request, ucs_status_t status, std::size_t, void* record) noexcept {
+    end(request, status, record);
+  }
+  /// Called by UCX when it does not use the memory of a message any more.
+  static void end(void* request, ucs_status_t status, void* record) noexcept {
+    auto* const t = static_cast<transfer*>(record);
+    ucx_port& port = *t->owner;
+    ucp_request_free(request);
+    if (port.is_silent_) return;
+    if (t->given_up) {
+      --port.given_up_transfers_;
+      return port.transfers_.recycle(t);
+    }
+    --port.in_flight_;
+    t->is_busy = false;
+    if (t->cancelled) {
+      port.loaned_.take([t](const transfer& one) { return &one == t; });
+      port.end_loan();
+      port.transfers_.recycle(t);
+    } else if (status == UCS_OK || (status == UCS_ERR_CANCELED && !t->receives)) { // the peer may discard a message
+      t->complete(port.scheduler());
+    } else {
+      port.deaths_.suspect(t->peer, ucs_status_string(status), now());
+    }
+  }
+  static void on_note_sent(void* request, ucs_status_t, void* record) noexcept {
+    auto* const d = static_cast<departure*>(record);
+    ucp_request_free(request);
+    if (d->owner->is_silent_) return;
+    --d->owner->in_flight_;
+    d->owner->recycle(d);
+  }
+  static void on_failure(void* its, ucp_ep_h, ucs_status_t status) noexcept {
+    const peer& other = *static_cast<peer*>(its);
+    other.owner->deaths_.suspect(other.rank, ucs_status_string(status), now());
+  }
+  void recycle(departure* d) noexcept { (d->is_abort ? aborts_ : notes_).recycle(d); }
+
+  // --- receiving ---
+
+  /// Called by UCX when a message has arrived. Returns UCS_INPROGRESS if UCX has to keep `payload`.
+  static ucs_status_t on_message(void* self, const void* head, std::size_t head_bytes, void* payload,
+                                 std::size_t payload_bytes, const ucp_am_recv_param_t* how) noexcept {
+    auto& port = *static_cast<ucx_port*>(self);
+    if (port.is_silent_) return UCS_OK;
+    try {
+      detail::ucx_incoming m({static_cast<const std::byte*>(head), head_bytes}, payload_bytes, port.size());
+      m.payload = static_cast<std::byte*>(payload);
+      m.is_rendezvous = payload_bytes > 0 && (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+      m.may_stay = payload_bytes > 0 && (m.is_rendezvous || (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0);
+      return port.arrive(m) ? UCS_INPROGRESS : UCS_OK;
+    } catch (...) {
+      if (!port.error_) port.error_ = std::current_exception();
+      return UCS_OK;
+    }
+  }
+
+  /// Accepts `m` and the messages that have waited for it or, if it is too early, lets it wait. Returns whether UCX has
+  /// to keep its payload.
+  bool arrive(detail::ucx_incoming& m) {
+    peer& from = peer_of(m.source);
+    if (m.number != from.received) return keep(m, from.early);
+    ++from.received;
+    const bool stays = accept(m);
+    while (arrival* const a = from.early.take([&](const arrival& e) { return e.number == from.received; })) {
+      ++from.received;
+      accept_early(a);
+    }
+    return stays;
+  }
+
+  /// Accepts the message `m`, whose turn it is. Returns whether UCX has to keep its payload.
+  bool accept(detail::ucx_incoming& m) {
+    if (m.tag == detail::ucx_frame::control) return !handle_at_once(m.note) && keep(m, to_handle_);
+    if (dead()) return false;
+    if (transfer* const t = matching_.take_receive(m.source, m.tag)) return deliver(m, t);
+    return keep(m, matching_.arrivals());
+  }
+  void accept_early(arrival* a) {
+    if (a->tag == detail::ucx_frame::control) {
+      if (!handle_at_once(a->note)) return to_handle_.push_back(a);
+    } else if (!dead()) {
+      transfer* const t = matching_.arrive(a);
+      if (t == nullptr) return;
+      if (deliver(*a, t)) return arrivals_.recycle(a);
+    }
+    discard(a);
+  }
+
+  /// Lets the message `m` wait in `queue`. Returns whether UCX has to keep its payload.
+  bool keep(const detail::ucx_incoming& m, detail::record_queue<arrival>& queue) {
+    arrival* const a = arrivals_.acquire();
+    static_cast<detail::ucx_incoming&>(*a) = m;
+    if (!m.may_stay && m.payload_bytes > 0) {
+      try {
+        if (a->own.size() < m.payload_bytes)
+          a->own = buffer<std::byte>(*std::pmr::new_delete_resource(), m.payload_bytes);
+      } catch (...) {
+        arrivals_.recycle(a);
+        throw;
+      }
+      std::memcpy(a->own.data(), m.payload, m.payload_bytes);
+      a->payload = a->own.data();
+    }
+    queue.push_back(a);
+    return m.may_stay;
+  }
+  void discard(arrival* a) noexcept {
+    if (a->may_stay) ucp_am_data_release(worker_.get(), a->payload);
+    arrivals_.recycle(a);
+  }
+  void discard_arrivals() noexcept {
+    while (arrival* const a = matching_.arrivals().pop_front()) discard(a);
+  }
+
+  /// Gives the message `m` to the receive `t`. Returns whether UCX has taken over the payload, and brings it to its
+  /// place; otherwise, it is not needed any more.
+  bool deliver(const detail::ucx_incoming& m, transfer* t) {
+    try {
+      message_buffer& to = *t->into;
+      to.arrived() = m.head;
+      if (to.fits()) {
+        if (m.is_rendezvous) return fetch(m, t);
+        const std::byte* from = m.payload;
+        for (std::size_t i = 0; i < max_pieces; ++i) {
+          const std::size_t bytes = m.head.lengths[i];
+          if (bytes == 0) continue;
+          std::memcpy(to.destination(i).data(), from, bytes);
+          from += bytes;
+        }
+      }
+      t->complete(scheduler());
+    } catch (...) {
+      t->fail(scheduler(), std::current_exception());
+    }
+    return false;
+  }
+  /// Makes UCX bring the payload of `m` to its place. Returns true.
+  bool fetch(const detail::ucx_incoming& m, transfer* t) {
+    std::size_t pieces = 0;
+    for (std::size_t i = 0; i < max_pieces; ++i) {
+      if (m.head.lengths[i] > 0) t->places[pieces++] = {t->into->destination(i).data(), m.head.lengths[i]};
+    }
+    ucp_request_param_t how;
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    how.memory_type = UCS_MEMORY_TYPE_HOST;
+    how.cb.recv_am = &on_received;
+    how.user_data = t;
+    void* place = t->places[0].buffer;
+    std::size_t count = t->places[0].length;
+    if (pieces > 1) {
+      how.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+      how.datatype = ucp_dt_make_iov();
+      place = t->places.data();
+      count = pieces;
+    }
+    t->is_busy = true;
+    ++in_flight_;
+    void* const request = ucp_am_recv_data_nbx(worker_.get(), m.payload, place, count, &how);
+    if (UCS_PTR_IS_PTR(request)) return true; // UCX calls `on_received`, or has called it already
+    --in_flight_;
+    t->is_busy = false;
+    if (request == nullptr)
+      t->complete(scheduler());
+    else
+      deaths_.suspect(t->peer, ucs_status_string(UCS_PTR_STATUS(request)), now());
+    return true;
+  }
+
+  /// Handles a control message at once, if that sends nothing and takes no memory. Returns false otherwise.
+  [[gnu::cold]] bool handle_at_once(const control_message& note) {
+    using purpose = control_message::purpose;
+    const bool is_last = note.what == purpose::gone || note.what == purpose::left;
+    if (is_last && note.last != 0) { // a rank that leaves a dead communicator says `left` without a text, and waits
+      peer_of(note.source).has_ended = true;
+      peer_of(note.source).is_gone = note.what == purpose::gone || note.length > 0;
+    }
+    if (note.what == purpose::abort) spar::on_control_message(*this, note);
+    return note.what == purpose::abort || note.what == purpose::gone;
+  }
+
+  // --- progress ---
+
+  /// Polls UCX once, and handles the control messages that have arrived. Returns whether anything has happened.
+  bool look() {
+    if (is_silent_) return false;
+    const bool news = ucp_worker_progress(worker_.get()) != 0;
+    while (arrival* const a = to_handle_.pop_front()) {
+      const control_message note = a->note;
+      discard(a);
+      try {
+        spar::on_control_message(*this, note);
+      } catch (...) {
+        on_progress_error(*this);
+      }
+    }
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    return news;
+  }
+  /// Handles all messages that have arrived, as far as UCX knows.
+  void drain() noexcept {
+    constexpr double while_silent = 2e-4; // seconds in which UCX notices messages over a way that it has not used yet
+    for (double end = now() + while_silent; now() < end;) {
+      if (try_look()) end = now() + while_silent;
+    }
+  }
+  bool try_look() noexcept {
+    try {
+      return look();
+    } catch (...) {
+      on_progress_error(*this);
+      return true;
+    }
+  }
+
+  /// Checks deadlines, and which ranks have died. Returns the time of the next check.
+  double look_at_clock() {
+    const double time = now();
+    const double until = spar::poll_waits(*this, time);
+    if (time >= next_look_at_processes_) { // a rank that sleeps learns at once that a process has ended
+      next_look_at_processes_ = time + 0.05;
+      look_at_processes();
+    }
+    const double next = deaths_.confirm(
+        time, [this](rank_t r) { return peer_of(r).has_ended; },
+        [this](rank_t r, const char* why) { detail::abort(*this, why, r); });
+    return std::min(until, next);
+  }
+  void look_at_processes() noexcept {
+    descriptors_.take_ended([this](rank_t r) {
+      peer_of(r).has_died = true;
+      deaths_.suspect(r, process_has_ended, now());
+    });
+  }
+
+  /// Sleeps until an operation may have ended.
+  void doze() {
+    const double until = look_at_clock();
+    if (in_flight_ == 0 && matching_.receives().empty() && !waits().any() && !waits().any_idle() && !dead() &&
+        !scheduler().polls()) {
+      raise<deadlock>({"rank ", rank(), " would wait forever, because it has no call or message in flight"});
+    }
+    if (scheduler().polls())
+      sched_yield(); // nothing would end the sleep
+    else if (dead())
+      nap();
+    else if (scheduler().idle() && may_sleep() && descriptors_.wait(until - now()))
+      look_at_processes();
+    look();
+  }
+  /// Whether UCX has no events, so that the next one makes its descriptor readable.
+  [[nodiscard]] bool may_sleep() const { return is_silent_ || worker_.arm(); }
+  /// On a dead communicator, or one that this rank leaves: looks for messages, and waits for more for a moment.
+  void nap() noexcept {
+    detail::rest(20e-6);
+    try_look();
+  }
+
+  // --- the end ---
+
+  /// The time at which this rank gives up its messages: one second after the first call of `patience`.
+  double patience() noexcept {
+    if (given_up_ == 0) given_up_ = now() + 1;
+    return given_up_;
+  }
+  /// On a dead communicator: discards the messages for this rank, so that the sends of their sources end, and gives up
+  /// those from and to processes that have ended. At the time `patience()`, gives up all messages of failed calls, and
+  /// never looks for messages again: UCX would then write to memory that is not there any more.
+  void end_messages() noexcept {
+    discard_arrivals();
+    while (transfer* const t = loaned_.take([this](const transfer& one) { return peer_of(one.peer).has_died; }))
+      give_up(t);
+    if (loaned_.empty() || now() < patience()) return;
+    tell_all(control_message::purpose::gone, "");
+    for (int i = 0; i < 100; ++i) ucp_worker_progress(worker_.get());
+    is_silent_ = true;
+    while (transfer* const t = loaned_.pop_front()) give_up(t);
+  }
+  void give_up(transfer* t) noexcept {
+    t->given_up = true;
+    ++given_up_transfers_;
+    --in_flight_;
+    end_loan();
+  }
+  /// Sends `word` with `text` to all other ranks as the last control message of this rank.
+  void tell_all(control_message::purpose word, std::string_view text) noexcept {
+    try {
+      detail::broadcast_text(*this, word, text);
+    } catch (...) { // a rank without memory is silent
+    }
+  }
+  [[nodiscard]] bool all_have_ended() const noexcept {
+    for (const peer& each : peers_) {
+      if (each.rank != rank() && !each.has_ended && !deaths_.suspects(each.rank)) return false;
+    }
+    return true;
+  }
+
+  rendezvous meeting_;
+  ucx_options options_;
+  std::vector<rank_t> hosts_;
+  int polls_before_sleep_ = 0;
+  std::uint32_t polls_ = 0;
+  double next_look_at_processes_ = 0;
+  double given_up_ = 0;           // the result of `patience`; 0 before its first call
+  bool is_silent_ = false;        // whether this rank has given up its messages
+  bool sleeps_elsewhere_ = false; // whether a progress_thread sleeps
+  std::size_t in_flight_ = 0;     // messages whose memory UCX uses
+  std::size_t given_up_transfers_ = 0;
+  std::exception_ptr error_; // of a message that has arrived
+  detail::ucx_deaths deaths_;
+  detail::slab<transfer> transfers_;
+  detail::slab<arrival> arrivals_;
+  detail::slab<departure> notes_;
+  detail::slab<departure> aborts_; // with memory for the reason of one abort from the start
+  matching<arrival, transfer> matching_;
+  detail::record_queue<transfer> loaned_;   // the cancelled ones whose memory UCX uses
+  detail::record_queue<arrival> to_handle_; // control messages
+  fixed_vector<peer> peers_;
+  detail::ucx_worker worker_; // destroyed before what UCX may use
+  detail::ucx_descriptors descriptors_;
+};
+
+static_assert(sleeping_transport<ucx_port>);
+
+} // namespace spar::inline v0_1

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Owns what UCX has of a rank: a context, which the communicators of a process share, and the worker of one.
+#pragma once
+
+#include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace spar::inline v0_1::detail {
+
+/// Throws std::bad_alloc if UCX has no memory, and `transport_error` with the name `call` of a UCX function and UCX's
+/// error text for any other `status` but UCS_OK.
+inline void check_ucx(ucs_status_t status, const char* call) {
+  if (status == UCS_OK) return;
+  if (status == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
+  raise<transport_error>({call, " failed: ", ucs_status_string(status)});
+}
+
+/// Starts UCX for about `ranks` ranks, with the settings of the variables UCX_... and, unless UCX_NET_DEVICES is set,
+/// only on the network interface `device`, if it is not empty.
+inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, rank_t ranks) {
+  struct deleter {
+    void operator()(ucp_config_t* settings) const noexcept { ucp_config_release(settings); }
+  };
+  ucp_config_t* read = nullptr;
+  check_ucx(ucp_config_read(nullptr, nullptr, &read), "ucp_config_read");
+  const std::unique_ptr<ucp_config_t, deleter> settings(read);
+  if (!device.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
+    check_ucx(ucp_config_modify(settings.get(), "NET_DEVICES", device.c_str()), "ucp_config_modify");
+  ucp_params_t wanted{};
+  wanted.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+  wanted.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  wanted.mt_workers_shared = 1; // threads may use different communicators at the same time
+  wanted.estimated_num_eps = static_cast<std::size_t>(ranks);
+  ucp_context_h made = nullptr;
+  check_ucx(ucp_init(&wanted, settings.get(), &made), "ucp_init");
+  return {made, &ucp_cleanup};
+}
+
+/// The worker of one rank, by which the rank sends and receives. One thread at a time uses the worker.
+class ucx_worker {
+ public:
+  explicit ucx_worker(std::shared_ptr<ucp_context> context) : context_(std::move(context)) {
+    ucp_worker_params_t wanted{};
+    wanted.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    wanted.thread_mode = UCS_THREAD_MODE_SERIALIZED; // a progress_thread and the application take turns
+    ucp_worker_h made = nullptr;
+    check_ucx(ucp_worker_create(context_.get(), &wanted, &made), "ucp_worker_create");
+    worker_.reset(made);
+  }
+
+  [[nodiscard]] ucp_worker_h get() const noexcept { return worker_.get(); }
+  [[nodiscard]] const std::shared_ptr<ucp_context>& context() const noexcept { return context_; }
+  /// The address by which other ranks open endpoints to this worker.
+  [[nodiscard]] std::string address() const {
+    ucp_address_t* bytes = nullptr;
+    std::size_t length = 0;
+    check_ucx(ucp_worker_get_address(get(), &bytes, &length), "ucp_worker_get_address");
+    const auto release = [this](ucp_address_t* own) { ucp_worker_release_address(get(), own); };
+    const std::unique_ptr<ucp_address_t, decltype(release)> owned(bytes, release);
+    return {reinterpret_cast<const char*>(bytes), length};
+  }
+  /// Makes UCX pass each active message to `handler(self, ...)`.
+  void on_message(ucp_am_recv_callback_t handler, void* self) const {
+    ucp_am_handler_param_t wanted{};
+    wanted.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    wanted.id = message_id;
+    wanted.cb = handler;
+    wanted.arg = self;
+    check_ucx(ucp_worker_set_am_recv_handler(get(), &wanted), "ucp_worker_set_am_recv_handler");
+  }
+  /// Opens an endpoint to the worker with `address`. UCX calls `on_failure(self, ...)` when a transfer fails, without
+  /// which it would end the program, or, if `is_watched`, when the connection fails: shared memory has no connections
+  /// that UCX could watch.
+  [[nodiscard]] ucp_ep_h connect(const std::string& address, bool is_watched, ucp_err_handler_cb_t on_failure,
+                                 void* self) const {
+    ucp_ep_params_t wanted{};
+    wanted.field_mask =
+        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    wanted.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    wanted.err_mode = is_watched ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+    wanted.err_handler = {on_failure, self};
+    ucp_ep_h made = nullptr;
+    check_ucx(ucp_ep_create(get(), &wanted, &made), "ucp_ep_create");
+    return made;
+  }
+
+  /// The file descriptor that becomes readable after `arm`.
+  [[nodiscard]] int descriptor() const {
+    int own = -1;
+    check_ucx(ucp_worker_get_efd(get(), &own), "ucp_worker_get_efd");
+    return own;
+  }
+  /// Makes the descriptor readable at the next event. Returns false if there are events already.
+  [[nodiscard]] bool arm() const {
+    const ucs_status_t status = ucp_worker_arm(get());
+    if (status == UCS_ERR_BUSY) return false;
+    check_ucx(status, "ucp_worker_arm");
+    return true;
+  }
+  /// Makes progress until all messages to `endpoint` have left, as long as `goes_on()`. Returns whether all have left.
+  template <class GoesOn>
+  bool flush(ucp_ep_h endpoint, GoesOn goes_on) const noexcept {
+    ucp_request_param_t plain;
+    plain.op_attr_mask = 0;
+    void* const request = ucp_ep_flush_nbx(endpoint, &plain);
+    if (!UCS_PTR_IS_PTR(request)) return request == nullptr;
+    ucs_status_t status = UCS_INPROGRESS;
+    while (status == UCS_INPROGRESS && goes_on()) {
+      ucp_worker_progress(get());
+      status = ucp_request_check_status(request);
+    }
+    ucp_request_free(request);
+    return status == UCS_OK;
+  }
+  /// Never destroys the worker, which makes no progress any more.
+  void keep_forever() noexcept {
+    static_cast<void>(worker_.release());
+    static_cast<void>(new std::shared_ptr<ucp_context>(std::move(context_)));
+  }
+
+  static constexpr unsigned message_id = 1; ///< of active messages
+
+ private:
+  struct deleter {
+    void operator()(ucp_worker_h worker) const noexcept { ucp_worker_destroy(worker); }
+  };
+  std::shared_ptr<ucp_context> context_;
+  std::unique_ptr<ucp_worker, deleter> worker_;
+};
+
+} // namespace spar::inline v0_1::detail

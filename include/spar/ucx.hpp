@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Includes spar.hpp and the UCX transport.
+#pragma once
+
+#include <spar/spar.hpp>
+#include <spar/transport/ucx.hpp>
