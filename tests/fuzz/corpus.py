@@ -492,6 +492,42 @@ def stores():
     yield "bad_refusal", table + b"mrank 1 expects 5 ranks"
 
 
+def ucx_messages():
+    def message(head, payload=0, repaired=1, source=2, tag=8):
+        return struct.pack("<BIIii", repaired, payload, 7, source, tag) + head
+
+    def note(source=2, length=3):
+        return struct.pack("<BBBBi52sI", 1, 1, length, 0, source, b"why", 0)
+
+    def member(host, bytes_of_host, address=b"address"):
+        return struct.pack("<BIiiiiI", 2, 0, 100, 1, 0, 0, bytes_of_host) + host + address
+
+    dense = header(DENSE, 3, [array("f", [1, 2]), array("f", [3])])[:64]
+    yield "short", message(short_header(b""), 12)
+    yield "full", message(dense, 12)
+    yield "note", message(note(), tag=-1)
+    yield "member", member(b"host", 4)
+    yield "bad_damaged", message(dense, 12, repaired=0)
+    yield "bad_payload", message(dense, 13)
+    yield "bad_short_payload", message(short_header(b""), 13)
+    yield "bad_long_short", message(short_header(b""), 5000)
+    yield "bad_version", message(header(SPARSE, 0, [], version=1))
+    yield "bad_source", message(dense, 12, source=4)
+    yield "bad_negative_source", message(dense, 12, source=-1)
+    yield "bad_tag", message(dense, 12, tag=4096 * 8)
+    yield "bad_negative_tag", message(dense, 12, tag=-2)
+    yield "bad_longer", message(dense + bytes(4), 12)
+    yield "bad_empty", message(b"")
+    yield "bad_frame", message(b"")[:10]
+    yield "bad_note_source", message(note(source=1), tag=-1)
+    yield "bad_note_payload", message(note(), payload=1, tag=-1)
+    yield "bad_note_length", message(note()[:60], tag=-1)
+    yield "bad_note_text", message(note(length=53), tag=-1)
+    yield "bad_member", member(b"host", 11)
+    yield "bad_member_without_address", member(b"host", 4, b"")
+    yield "bad_short_member", member(b"", 0, b"")[:20]
+
+
 TARGETS = {
     "envelope": envelopes,
     "stream": streams,
@@ -508,6 +544,7 @@ TARGETS = {
     "rounds": rounds,
     "state": states,
     "store": stores,
+    "ucx": ucx_messages,
     "command_line": command_lines,
     "composition_text": composition_texts,
 }
