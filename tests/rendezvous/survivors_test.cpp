@@ -25,7 +25,7 @@ namespace {
 using spar::rank_t;
 using list_of_ranks = std::vector<spar::detail::survivor>;
 
-std::string address_of(rank_t r) { return "address " + std::to_string(r); }
+std::string address_of(rank_t r) { return std::string("any\0bytes", 9) + std::to_string(r); }
 
 list_of_ranks agree(spar::rendezvous_store& meeting, rank_t own, rank_t size, spar::detail::patience& with) {
   return spar::detail::agree_on_survivors(meeting, "p/", own, size, address_of(own), with);

@@ -17,7 +17,8 @@ SPAR_INLINE std::vector<survivor> agree_on_survivors(rendezvous_store& meeting, 
   constexpr double longest_wait = 0.05; // seconds until the rank asks `with` again
   const auto key = [&](rank_t r) { return sentence(prefix, r); };
 
-  const std::string report = sentence("+", text);
+  std::string report("+");
+  report.append(text); // may have any bytes
   const std::string kept = meeting.put(key(own), report);
   if (kept.starts_with('-'))
     raise<peer_failed>({"rank ", own, " (this rank) called shrink too late, so the others go on without it: ",

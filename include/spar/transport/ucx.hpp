@@ -7,6 +7,7 @@
 #include <spar/rendezvous/rendezvous.hpp>
 #include <spar/runtime/communicator_rank.hpp>
 #include <spar/runtime/tasks/rank_mutex.hpp>
+#include <spar/transport/patience.hpp>
 #include <spar/transport/ucx/founders.hpp>
 #include <spar/transport/ucx/port.hpp>
 
@@ -38,12 +39,29 @@ class ucx : public communicator_rank<ucx_port> {
     const detail::rank_lock lock(port().shared());
     return ucx(port().split(colour, key), port().options(), network());
   }
+  /// Returns a communicator of the ranks that go on after a failure: those that call `shrink`, in their old order, with
+  /// the options, network model, deadline and checksums of this communicator. They agree by the store of the
+  /// rendezvous, which must still be served. Aborts this communicator unless it is dead already, so that the others
+  /// learn that they must call `shrink`, too. Waits for each rank until it has left, its process has ended, or it has
+  /// been silent for the deadline. A rank that comes later gets `peer_failed`, for the others go on without it. Throws
+  /// `invalid_argument` for a second `shrink` of this communicator, or in a coroutine that has waited for a call, and
+  /// `transport_error` if UCX fails or the store cannot be reached.
+  [[nodiscard]] ucx shrink() {
+    detail::end_for_shrink(port());
+    detail::patience_of<ucx_port> with(port());
+    return ucx(port().shrink(with), *this);
+  }
   /// Where the ranks of this communicator have met.
   [[nodiscard]] const rendezvous& meeting() const noexcept { return port().meeting(); }
 
  private:
   ucx(detail::ucx_founders&& all, const ucx_options& options, const network_model& network)
       : communicator_rank(std::move(all), options, network) {}
+  /// With the settings of `other`.
+  ucx(detail::ucx_founders&& all, const ucx& other) : ucx(std::move(all), other.port().options(), other.network()) {
+    set_deadline(other.deadline());
+    set_checksums(other.checksums());
+  }
 };
 
 /// Returns, for each rank r of `net`, the lowest rank on the same host. The result is an argument of `tree_of_hosts`.

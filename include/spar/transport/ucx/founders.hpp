@@ -4,6 +4,7 @@
 
 #include <spar/core/address.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
+#include <spar/rendezvous/survivors.hpp>
 #include <spar/transport/ucx/member.hpp>
 #include <spar/transport/ucx/worker.hpp>
 
@@ -58,6 +59,22 @@ struct ucx_founders {
       members.push_back(all[static_cast<std::size_t>(r)]);
     }
     const rendezvous group = group_of(meeting, members, chosen[0].second, own, static_cast<rank_t>(members.size()));
+    return {group, std::move(worker), std::move(members)};
+  }
+
+  /// Of the ranks of a dead communicator, which meet at `meeting`: those that go on. Each reports its address as it
+  /// agrees who is left, so that nothing is to be exchanged afterwards.
+  static ucx_founders shrink(const rendezvous& meeting, const ucx_worker& other, patience& with) {
+    ucx_worker worker(other.context());
+    const std::string self = ucx_member::self(worker.address(), 0, 0).text();
+    std::vector<ucx_member> members;
+    rank_t own = 0;
+    for (const survivor& one :
+         agree_on_survivors(meeting.meeting(), meeting.key("survivors/"), meeting.rank(), meeting.size(), self, with)) {
+      if (one.rank == meeting.rank()) own = static_cast<rank_t>(members.size());
+      members.push_back(ucx_member::read(one.rank, one.text));
+    }
+    const rendezvous group = meeting.among("survivors", own, static_cast<rank_t>(members.size()));
     return {group, std::move(worker), std::move(members)};
   }
 

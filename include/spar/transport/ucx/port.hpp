@@ -267,6 +267,13 @@ class ucx_port : public endpoint {
     }
   }
 
+  /// What this rank needs for a communicator of the ranks that go on after a failure. The communicator is dead.
+  detail::ucx_founders shrink(detail::patience& with) { return detail::ucx_founders::shrink(meeting_, worker_, with); }
+  /// Whether the rank `r` has left this communicator in order, or is lost: its process or its connection has ended.
+  [[nodiscard]] bool has_left(rank_t r) const noexcept {
+    return peers_[static_cast<std::size_t>(r)].has_ended || deaths_.suspects(r);
+  }
+
  private:
   enum class outcome { ended, in_flight, lost };
   static constexpr const char* process_has_ended = "its process has ended";
