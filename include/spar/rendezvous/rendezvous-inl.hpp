@@ -113,7 +113,8 @@ SPAR_INLINE std::optional<std::string> rendezvous::wait(const std::string& key, 
     try {
       meanwhile.call(meanwhile.self);
     } catch (...) { // a rank that has the value may have failed afterwards
-      if (value = meeting().wait(key, 0)) return value;
+      value = meeting().wait(key, 0);
+      if (value) return value;
       throw;
     }
   }
