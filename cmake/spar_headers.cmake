@@ -24,8 +24,8 @@ if(NOT SPAR_NCCL_INCLUDE_DIR)
 endif()
 
 set(spar_ucx_headers ${spar_headers})
-list(FILTER spar_headers EXCLUDE REGEX "/ucx")
-list(FILTER spar_ucx_headers INCLUDE REGEX "/ucx")
+list(FILTER spar_headers EXCLUDE REGEX "/(any_)?ucx")
+list(FILTER spar_ucx_headers INCLUDE REGEX "/(any_)?ucx")
 
 # Tests compile it, if there is a PMIx.
 list(FILTER spar_headers EXCLUDE REGEX "spar/pmix")

@@ -107,4 +107,7 @@ foreach(flavour IN LISTS spar_mpi_flavours)
   spar_package(libspar-${flavour}-dev "Communicators of the compiled library over the MPI library ${flavour}."
                NEEDS libspar-dev DEPENDS lib${flavour}-dev)
 endforeach()
+if(TARGET spar_ucx)
+  spar_package(libspar-ucx-dev "Communicators of the compiled library over UCX." NEEDS libspar-dev DEPENDS libucx-dev)
+endif()
 include(CPack)

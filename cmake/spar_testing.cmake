@@ -160,13 +160,19 @@ if(SPAR_SANITIZE)
     target_link_libraries(spar_compiled_mpi_${flavour} PRIVATE spar_development)
   endforeach()
   target_link_libraries(spar_compiled PRIVATE "$<BUILD_INTERFACE:spar_development>")
+  if(TARGET spar_compiled_ucx)
+    target_link_libraries(spar_compiled_ucx PRIVATE spar_development)
+  endif()
 endif()
 
-# spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p...]): adds the test layer.name, a program in C99 with the
-# compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the quick set for the first MPI library only.
-# With sanitizers, they have the label full.
+# spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p... | UCX_RANKS p...]): adds the test layer.name, a program in
+# C99 with the compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the quick set for the first MPI
+# library only; with UCX_RANKS, the tests layer.name.<p>, if there is UCX. With sanitizers, they have the label full.
 function(spar_add_c_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS;UCX_RANKS")
+  if(arg_UCX_RANKS AND NOT TARGET spar_compiled_ucx)
+    return()
+  endif()
   if(CMAKE_CROSSCOMPILING)
     return()
   endif()
@@ -188,6 +194,8 @@ function(spar_add_c_test path)
     if(arg_MPI_RANKS)
       string(APPEND target _${flavour})
       set(library spar_compiled_mpi_${flavour})
+    elseif(arg_UCX_RANKS)
+      set(library spar_compiled_ucx)
     endif()
     spar_add_c_program(${target} SOURCES ${path}_test.c ${arg_SOURCES} LIBRARIES ${library} ${full})
     if(arg_MPI_RANKS)
@@ -198,6 +206,13 @@ function(spar_add_c_test path)
         set_tests_properties(
           ${name} PROPERTIES TIMEOUT 120 LABELS "mpi;${flavour};$<LOWER_CASE:${full}>" RUN_SERIAL TRUE
                              SKIP_RETURN_CODE 77 ENVIRONMENT "SPAR_YIELD=always;UBSAN_OPTIONS=print_stacktrace=1")
+      endforeach()
+    elseif(arg_UCX_RANKS)
+      foreach(ranks IN LISTS arg_UCX_RANKS)
+        add_test(NAME ${test_name}.${ranks} COMMAND "${PROJECT_SOURCE_DIR}/scripts/ranks" ${ranks}
+                                                    $<TARGET_FILE:${target}>)
+        set_tests_properties(${test_name}.${ranks} PROPERTIES TIMEOUT 120 LABELS "ucx;$<LOWER_CASE:${full}>"
+                                                              ENVIRONMENT "${spar_test_environment}")
       endforeach()
     else()
       add_test(NAME ${test_name} COMMAND ${target})
@@ -330,11 +345,11 @@ function(spar_add_mpi_test path)
   endforeach()
 endfunction()
 
-# spar_add_ucx_test(layer/name [RANKS p...] [TIMEOUT seconds] [FULL] [LARGE])
+# spar_add_ucx_test(layer/name [RANKS p...] [TIMEOUT seconds] [FULL] [LARGE] [COMPILED])
 # Adds the tests layer.name.memory.<p> and layer.name.tcp.<p>, over shared memory and over TCP, for every number p of
-# ranks. The program has the main() of tests/support/ucx_main.cpp.
+# ranks. The program has the main() of tests/support/ucx_main.cpp. COMPILED links the compiled library.
 function(spar_add_ucx_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE" "TIMEOUT" "RANKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;COMPILED" "TIMEOUT" "RANKS")
   if(NOT GTest_FOUND OR NOT TARGET spar_ucx OR (spar_large_only AND NOT arg_LARGE))
     return()
   endif()
@@ -352,6 +367,9 @@ function(spar_add_ucx_test path)
   set(target ${test_target}_test)
   spar_add_program(${target} SOURCES ${path}_test.cpp LIBRARIES spar_ucx spar_test_base_ucx spar_test_support
                    PRECOMPILED spar_test_base_ucx ${full})
+  if(arg_COMPILED)
+    target_link_libraries(${target} PRIVATE spar_compiled_ucx)
+  endif()
   if(arg_LARGE)
     spar_lighten(${target})
   endif()

@@ -138,7 +138,7 @@ class any_rank {
 
 /// A rank of an any_transport that owns the communicator `Net`.
 template <class Net>
-class owned_rank : Net, public any_rank {
+class owned_rank : public Net, public any_rank {
  public:
   template <class... Args>
   explicit owned_rank(Args&&... args) : Net(std::forward<Args>(args)...), any_rank(Net::port()) {}

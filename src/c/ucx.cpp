@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The communicators of the C interface over UCX.
+#include "arguments.hpp"
+#include "communicator.hpp"
+
+#include <spar/spar_ucx.h>
+
+#include <spar/transport/any.hpp>
+#include <spar/transport/ucx.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace spar::inline v0_1::c {
+
+namespace {
+
+class ucx_communicator final : public communicator {
+ public:
+  explicit ucx_communicator(const rendezvous& meeting) : ucx_(meeting), net_(ucx_) { set_hosts(hosts_of(ucx_)); }
+  ucx_communicator(ucx& whole, int colour, int key) : ucx_(whole.split(colour, key)), net_(ucx_) {
+    set_hosts(hosts_of(ucx_));
+  }
+
+  any_transport& net() noexcept override { return net_; }
+  std::shared_ptr<communicator> split(int colour, int key) override {
+    return std::make_shared<ucx_communicator>(ucx_, colour, key);
+  }
+
+ private:
+  ucx ucx_;
+  any_transport net_;
+};
+
+/// The store of a program in C.
+class store_of_c final : public rendezvous_store {
+ public:
+  explicit store_of_c(const spar_store& functions) : functions_(functions) {
+    if (functions.put == nullptr) raise<invalid_argument>({"the function 'put' of 'store' is NULL"});
+    if (functions.wait == nullptr) raise<invalid_argument>({"the function 'wait' of 'store' is NULL"});
+  }
+
+  std::string put(std::string_view key, std::string_view value) override {
+    std::optional<std::string> answer;
+    check(functions_.put(functions_.context, std::string(key).c_str(), value.data(), signed_of(value.size()), &give,
+                         &answer),
+          "put");
+    if (!answer) raise<transport_error>({"the function 'put' of the store has passed no value to 'answer'"});
+    return *std::move(answer);
+  }
+  std::optional<std::string> wait(std::string_view key, double seconds) override {
+    std::optional<std::string> answer;
+    check(functions_.wait(functions_.context, std::string(key).c_str(), seconds, &give, &answer), "wait");
+    return answer;
+  }
+
+ private:
+  static void give(void* to, const void* value, std::int64_t length) {
+    static_cast<std::optional<std::string>*>(to)->emplace(static_cast<const char*>(value),
+                                                          static_cast<std::size_t>(length));
+  }
+  static void check(int status, const char* function) {
+    if (status != 0)
+      raise<transport_error>({"the function '", function, "' of the store has returned ", status, "; expected 0"});
+  }
+
+  spar_store functions_;
+};
+
+} // namespace
+
+} // namespace spar::inline v0_1::c
+
+using namespace spar::c;
+
+extern "C" {
+
+int spar_comm_from_environment(spar_comm* comm) {
+  return guarded(__func__, nullptr, [&] {
+    begin_output(comm, "comm");
+    *comm = handle_for<spar_comm>(std::make_shared<ucx_communicator>(spar::rendezvous::from_environment()));
+  });
+}
+
+int spar_comm_from_store(const spar_store* store, int rank, int ranks, spar_comm* comm) {
+  return guarded(__func__, nullptr, [&] {
+    begin_output(comm, "comm");
+    check_pointer(store, "store");
+    const spar::rendezvous meeting(std::make_shared<store_of_c>(*store), rank, ranks);
+    *comm = handle_for<spar_comm>(std::make_shared<ucx_communicator>(meeting));
+  });
+}
+
+} // extern "C"
