@@ -133,6 +133,8 @@ def check_fields(work):
     for flavour in flavours():
         wanted["spar-tools"].append(LIBRARIES[flavour])
         wanted[f"libspar-{flavour}-dev"] = ["libspar-dev (= 0.1.0)", f"lib{flavour}-dev"]
+    if pathlib.Path("/usr/include/ucp/api/ucp.h").exists():
+        wanted["libspar-ucx-dev"] = ["libspar-dev (= 0.1.0)", "libucx-dev"]
     packages = {path.name.partition("_")[0]: path for path in (ROOT / "build/packages").glob("*.deb")}
     expect(packages.keys() == wanted.keys(), f"packages {sorted(packages)}, expected {sorted(wanted)}")
     simulated = (work / "simulated.txt").read_text()
