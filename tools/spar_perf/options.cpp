@@ -132,7 +132,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
                "Also measure where the time goes: selecting, encoding, waiting, merging, in five more calls");
   app.add_option("--trace", o.trace, "Write a timeline of one call of each system to this folder, as SYSTEM.json");
   app.add_option("--against", o.against, "Compare with the rows of an earlier run in this file, written by --json");
-  app.add_option("--transport", o.transport, "mpi, threads or sim");
+  app.add_option("--transport", o.transport, "mpi, ucx, threads or sim");
   app.add_option("--ranks", ranks, "Number of ranks (threads, sim; default 2)");
   app.add_option("--calibrate", o.calibrate,
                  "Measure the network instead, and write the parameters by which algorithms are chosen to this file");
@@ -220,7 +220,7 @@ options parse_options(int argc, char** argv, const std::string& default_transpor
   o.skew.delay = parse_seconds("--delay", delay);
   o.skew.seed = o.seed;
   if (app.count("--delay") > 0 && !o.skew.any()) throw usage_error("--delay applies to late ranks: add --skew");
-  constexpr std::string_view transports[] = {"mpi", "threads", "sim"};
+  constexpr std::string_view transports[] = {"mpi", "ucx", "threads", "sim"};
   one_of("--transport", o.transport, transports);
   if (!ranks.empty()) o.ranks = parse_int("--ranks", ranks, 1);
   o.latency = parse_seconds("--latency", latency);

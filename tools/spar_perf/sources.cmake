@@ -21,9 +21,10 @@ set(spar_perf_common_sources
 # All systems, compiled once for all transports.
 set(spar_perf_types_sources measurement.cpp typed_double.cpp typed_float.cpp typed_integer.cpp typed_short.cpp
     typed_wide.cpp)
-# The rest of a suite for threads and the simulator, and of a suite for MPI.
+# The rest of a suite for threads and the simulator, of a suite for MPI, and of a suite for UCX.
 set(spar_perf_suite_sources run_sim.cpp run_threads.cpp suite.cpp)
 set(spar_perf_mpi_sources run_mpi.cpp suite.cpp)
+set(spar_perf_ucx_sources run_ucx.cpp suite.cpp)
 # Kernels of policies alone, which need Google Benchmark.
 set(spar_perf_kernels_sources kernels/contract.cpp kernels/inputs.cpp kernels/kernels.cpp kernels/table.cpp
     machine.cpp units.cpp verdict.cpp)

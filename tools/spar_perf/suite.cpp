@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs the command line of a suite. Compiled with SPAR_WITH_MPI, a suite measures over MPI; compiled without
-// SPAR_WITH_MPI, on threads and in the simulator.
+// Runs the command line of a suite. Compiled with SPAR_WITH_MPI, a suite measures over MPI; compiled with
+// SPAR_WITH_UCX, over UCX; compiled without both, on threads and in the simulator.
 #include "suite.hpp"
 
 #include "calibrate.hpp"
@@ -8,19 +8,22 @@
 #include "measurement.hpp"
 #include "partial_name.hpp"
 #include "report.hpp"
-#include "run.hpp"
 #include "system_names.hpp"
 #include "units.hpp"
+
+#if defined(SPAR_WITH_MPI)
+#include "surroundings_mpi.hpp"
+#elif defined(SPAR_WITH_UCX)
+#include "surroundings_ucx.hpp"
+#else
+#include "surroundings_process.hpp"
+#endif
 
 #include <spar/model/cost.hpp>
 #include <spar/model/network_file.hpp>
 #include <spar/transport/tracing.hpp>
 
 #include <fmt/format.h>
-
-#ifdef SPAR_WITH_MPI
-#include <mpi.h>
-#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -40,96 +43,13 @@
 
 namespace {
 
-constexpr int wrong_result = 1, usage = 2, something_missing = 77, was_interrupted = 130;
+using spar::perf::surroundings, spar::perf::wrong_result;
 
-#ifdef SPAR_WITH_MPI
-constexpr const char* default_transport = "mpi";
-
-/// Initialises MPI, and finalises MPI at the end of the scope.
-class surroundings {
- public:
-  surroundings(int& argc, char**& argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-  }
-  surroundings(const surroundings&) = delete;
-  ~surroundings() { MPI_Finalize(); }
-  [[nodiscard]] bool first() const { return rank_ == 0; }
-  /// Broadcasts rank 0's answer to all ranks.
-  [[nodiscard]] static bool agree(bool answer) {
-    int value = answer ? 1 : 0;
-    MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return value != 0;
-  }
-  /// Whether the answer is true on a rank.
-  [[nodiscard]] static bool any(bool answer) {
-    int value = answer ? 1 : 0;
-    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    return value != 0;
-  }
-  /// Ends the job after an error on this rank, because the other ranks would wait for this rank forever.
-  [[noreturn]] void abort(const char* what) const {
-    std::fprintf(stderr, "spar_perf: rank %d: %s\n", rank_, what);
-    MPI_Abort(MPI_COMM_WORLD, wrong_result);
-    std::abort();
-  }
-  [[nodiscard]] static std::string library() {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    const std::string_view all(text, static_cast<std::size_t>(length));
-    std::string line(all.substr(0, all.find_first_of(",\n")));
-    std::replace(line.begin(), line.end(), '\t', ' ');
-    return line;
-  }
-  static void check_transport(const spar::perf::options& o) {
-    if (o.transport == "mpi") return;
-    throw spar::perf::missing("this spar_perf is built with MPI; --transport " + o.transport +
-                              " needs the spar_perf built without MPI");
-  }
-  [[nodiscard]] static std::vector<spar::perf::row> run(const spar::perf::options& o,
-                                                        const spar::perf::own_systems& own) {
-    return spar::perf::run_mpi(o, own);
-  }
-  [[nodiscard]] static spar::network_model calibrate(const spar::perf::options& o) {
-    return spar::perf::calibrate_mpi(o);
-  }
-
- private:
-  int rank_ = 0;
-};
-#else
-constexpr const char* default_transport = "threads";
-
-class surroundings {
- public:
-  surroundings(int&, char**&) {}
-  [[nodiscard]] static bool first() { return true; }
-  [[nodiscard]] static bool agree(bool answer) { return answer; }
-  [[nodiscard]] static bool any(bool answer) { return answer; }
-  [[noreturn]] static void abort(const char* what) {
-    std::fprintf(stderr, "spar_perf: %s\n", what);
-    std::exit(wrong_result);
-  }
-  [[nodiscard]] static std::string library() { return {}; }
-  static void check_transport(const spar::perf::options& o) {
-    if (o.transport != "mpi") return;
-    throw spar::perf::missing(
-        "this spar_perf is built without MPI; --transport mpi needs the spar_perf built with MPI");
-  }
-  [[nodiscard]] static std::vector<spar::perf::row> run(const spar::perf::options& o,
-                                                        const spar::perf::own_systems& own) {
-    return o.transport == "threads" ? spar::perf::run_threads(o, own) : spar::perf::run_sim(o, own);
-  }
-  [[nodiscard]] static spar::network_model calibrate(const spar::perf::options& o) {
-    return o.transport == "threads" ? spar::perf::calibrate_threads(o) : o.model;
-  }
-};
-#endif
+constexpr int usage = 2, something_missing = 77, was_interrupted = 130;
 
 void print_lists(const spar::perf::own_systems& own) {
   std::printf("systems: %s", std::string(spar::perf::system_names).c_str());
-  if (std::string_view(default_transport) == "mpi") std::printf(" mpi");
+  if (std::string_view(surroundings::transport) == "mpi") std::printf(" mpi");
   for (const auto& name : own.names()) std::printf(" %s", name.c_str());
   std::printf("\npartial systems (append +SYSTEM to choose the allreduce that they run): %s",
               std::string(spar::perf::partial_names).c_str());
@@ -247,7 +167,7 @@ void write_timelines(const std::string& folder, const std::vector<spar::perf::ro
   }
 }
 
-int calibrate(const surroundings& here, const spar::perf::options& o) {
+int calibrate_and_write(const surroundings& here, const spar::perf::options& o) {
   check_writable(here, "--calibrate", o.calibrate);
   const spar::network_model network = here.calibrate(o);
   if (!here.first()) return 0;
@@ -293,14 +213,14 @@ int spar::perf::suite::run(int argc, char** argv) const {
   };
   try {
     check_names(own_.names());
-    spar::perf::options o = spar::perf::parse_options(argc, argv, default_transport, own_.names());
+    spar::perf::options o = spar::perf::parse_options(argc, argv, surroundings::transport, own_.names());
     if (o.list) {
       if (here.first()) print_lists(own_);
       return 0;
     }
     here.check_transport(o);
     check_device(here, o, own_);
-    if (!o.calibrate.empty()) return calibrate(here, o);
+    if (!o.calibrate.empty()) return calibrate_and_write(here, o);
     read_model(here, o);
     return measure(here, o, own_);
   } catch (const spar::perf::early_end& end) {

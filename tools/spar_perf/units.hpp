@@ -14,6 +14,8 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+inline constexpr int wrong_result = 1; ///< exit status of a wrong result, and of an error of a measurement
+
 /// This build lacks a type, a transport or a system that the command line asks for: exit status 77.
 struct missing : std::runtime_error {
   using std::runtime_error::runtime_error;
