@@ -165,9 +165,9 @@ if(SPAR_SANITIZE)
   endif()
 endif()
 
-# spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p... | UCX_RANKS p...]): adds the test layer.name, a program in
-# C99 with the compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the quick set for the first MPI
-# library only; with UCX_RANKS, the tests layer.name.<p>, if there is UCX. With sanitizers, they have the label full.
+# spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p... | UCX_RANKS p...]): adds the test layer.name, a program
+# in C99 with the compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the quick set for the first
+# MPI library only; with UCX_RANKS and UCX, the tests layer.name.<p>. With sanitizers, they have the label full.
 function(spar_add_c_test path)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS;UCX_RANKS")
   if(arg_UCX_RANKS AND NOT TARGET spar_compiled_ucx)

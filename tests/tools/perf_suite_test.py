@@ -60,8 +60,9 @@ def rows(program, *arguments):
 with tempfile.TemporaryDirectory() as directory:
     scripts = pathlib.Path(directory)
     shutil.copy(root / "scripts/perf", scripts)
-    for name, text in {"program": f'echo "$1 $2" >>{scripts}/built; echo {scripts}/echo',
-                       "perf_suite": f"echo {scripts}/echo", "echo": 'echo "$@"', "mpirun": 'echo "$@"'}.items():
+    stand_ins = {"program": f'echo "$1 $2" >>{scripts}/built; echo {scripts}/echo',
+                 "perf_suite": f"echo {scripts}/echo"} | dict.fromkeys(["echo", "mpirun", "ranks"], 'echo "$@"')
+    for name, text in stand_ins.items():
         (scripts / name).write_text(f"#!/bin/sh\n{text}\n")
         (scripts / name).chmod(0o755)
     for arguments, target, passed in [
@@ -71,6 +72,7 @@ with tempfile.TemporaryDirectory() as directory:
         ("--transport threads --index=64", "spar_perf none", "--transport threads --index 64"),
         ("--type half", "spar_perf any", "--type half"),
         ("--mpi mpich", "spar_perf_float mpich", ""),
+        ("--transport ucx --ranks 3", "spar_perf_float ucx", f"3 {scripts}/echo --transport ucx"),
         ("--transport threads --memory device", "spar_perf_gpu none", "--transport threads --memory device"),
         ("--transport sim --system mine=ring{}", "spar_perf_float none", "--transport sim"),  # all systems take part
         ("--transport sim --systems topka --system mine=ring{}", "spar_perf_float none",

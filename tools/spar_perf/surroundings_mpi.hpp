@@ -58,15 +58,10 @@ class surroundings {
   static void check_transport(const options& o) {
     if (o.transport == "mpi") return;
     throw missing("this spar_perf is built with MPI; --transport " + o.transport +
-                              " needs the spar_perf built without MPI");
+                  " needs the spar_perf built without MPI");
   }
-  [[nodiscard]] static std::vector<row> run(const options& o,
-                                                        const own_systems& own) {
-    return run_mpi(o, own);
-  }
-  [[nodiscard]] static spar::network_model calibrate(const options& o) {
-    return calibrate_mpi(o);
-  }
+  [[nodiscard]] static std::vector<row> run(const options& o, const own_systems& own) { return run_mpi(o, own); }
+  [[nodiscard]] static spar::network_model calibrate(const options& o) { return calibrate_mpi(o); }
 
  private:
   int rank_ = 0;

@@ -31,8 +31,7 @@ class surroundings {
     throw missing("this spar_perf is built for threads and the simulator; --transport " + o.transport +
                   " needs the spar_perf built for it");
   }
-  [[nodiscard]] static std::vector<row> run(const options& o,
-                                                        const own_systems& own) {
+  [[nodiscard]] static std::vector<row> run(const options& o, const own_systems& own) {
     return o.transport == "threads" ? run_threads(o, own) : run_sim(o, own);
   }
   [[nodiscard]] static spar::network_model calibrate(const options& o) {

@@ -8,7 +8,6 @@
 #include <spar/transport/ucx.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,12 +17,13 @@ SPAR_INLINE any_transport any_ucx(const rendezvous& meeting, std::span<rank_t> h
   if (!hosts.empty() && hosts.size() != static_cast<std::size_t>(meeting.size()))
     raise<invalid_argument>(
         {"the hosts of ", meeting.size(), " ranks need as many numbers; got room for ", hosts.size()});
-  auto own = std::make_unique<detail::owned_rank<ucx>>(meeting);
+  auto* const own = new detail::owned_rank<ucx>(meeting);
+  any_transport net = detail::any_access::transport(own);
   if (!hosts.empty()) {
     const std::vector<rank_t> found = hosts_of(static_cast<const ucx&>(*own));
     std::copy(found.begin(), found.end(), hosts.begin());
   }
-  return detail::any_access::transport(own.release());
+  return net;
 }
 
 } // namespace spar::inline v0_1
