@@ -28,8 +28,8 @@ class surroundings {
   [[nodiscard]] static std::string library() { return {}; }
   static void check_transport(const options& o) {
     if (o.transport == "threads" || o.transport == "sim") return;
-    throw missing("this spar_perf is built for threads and the simulator; --transport " + o.transport +
-                  " needs the spar_perf built for it");
+    throw missing("this spar_perf is built without MPI and without UCX; --transport " + o.transport +
+                  " needs the spar_perf built with it");
   }
   [[nodiscard]] static std::vector<row> run(const options& o, const own_systems& own) {
     return o.transport == "threads" ? run_threads(o, own) : run_sim(o, own);
