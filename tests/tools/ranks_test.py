@@ -19,13 +19,13 @@ def expect(condition, text):
         print("FAILED:", text)
 
 
-def run(size, program, **options):
+def run(size, program, *flags, **options):
     """Runs a program in Python, which knows its rank, on `size` ranks."""
-    return subprocess.run(command(size, program), capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(command(size, program, *flags), capture_output=True, text=True, timeout=60, **options)
 
 
-def command(size, program):
-    return [RANKS, str(size), sys.executable, "-c", "import os, signal, socket, sys, time\n"
+def command(size, program, *flags):
+    return [RANKS, *flags, str(size), sys.executable, "-c", "import os, signal, socket, sys, time\n"
             "rank = int(os.environ['RANK'])\n" + program]
 
 
@@ -37,7 +37,7 @@ def alive(pid):
         return False
 
 
-for wrong in [], ["4"], ["0", "true"], ["-1", "true"], ["x", "true"]:
+for wrong in [], ["4"], ["0", "true"], ["-1", "true"], ["x", "true"], ["--keep-going"], ["--keep-going", "4"]:
     done = subprocess.run([RANKS, *wrong], capture_output=True, text=True)
     expect(done.returncode == 2 and done.stderr.startswith("usage: "), f"{wrong}: {done}")
 done = subprocess.run([RANKS, "2", "./no-such-program"], capture_output=True, text=True)
@@ -86,12 +86,18 @@ expect(sorted(done.stdout.splitlines()) == ["0 'input'", "1 ''", "2 ''"], f"inpu
 begin = time.monotonic()
 done = run(3, "if rank == 1: sys.exit(3)\ntime.sleep(50)")
 expect(done.returncode == 3, f"a rank that fails: status {done.returncode}, not 3")
+expect(done.stderr == "scripts/ranks: rank 1 failed with status 3; the others have 5 s to end\n", f"its report: {done}")
 expect(4 < time.monotonic() - begin < 20, f"the others were ended after {time.monotonic() - begin:.1f} s")
 begin = time.monotonic()
 done = run(3, "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(1)\nprint(rank)\nif rank: sys.exit(4)")
 expect(done.returncode == 128 + signal.SIGKILL, f"a rank that is killed: status {done.returncode}")
 expect(sorted(done.stdout.split()) == ["0", "2"], f"the others had no time to end: {done}")
 expect(time.monotonic() - begin < 5, "the others ended, but were awaited")
+kill = "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(8)\nprint(rank)"
+done = run(3, kill, "--keep-going")
+expect(sorted(done.stdout.split()) == ["0", "2"], f"ranks that go on were ended: {done}")
+expect(done.stderr == "scripts/ranks: rank 1 was ended by signal 9 (Killed); the others go on\n", f"its report: {done}")
+expect(done.returncode == 128 + signal.SIGKILL, f"a lost rank: status {done.returncode}")
 stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nif rank == 0: sys.exit(5)\ntime.sleep(50)"
 expect(run(2, stubborn).returncode == 5, "a rank that ignores SIGTERM")
 
