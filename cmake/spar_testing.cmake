@@ -385,7 +385,7 @@ function(spar_add_ucx_test path)
         ${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "ucx;$<LOWER_CASE:${full}>"
                            ENVIRONMENT "UCX_TLS=${transports};${spar_test_environment}")
       if(ranks GREATER 2)
-        set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+        set_tests_properties(${name} PROPERTIES PROCESSORS 2) # ranks that wait sleep
       endif()
     endforeach()
   endforeach()

@@ -182,7 +182,7 @@ def self_test():
     shown, rows = f"```\n{order()}\n```\n", "| `core/`, `core/util/` | elements of `model/` |\n"
     folders = {"core", "core/util"}
     yield "rejected the map", not list(map_faults(shown.replace("collective", "\n  collective") + rows, folders))
-    yield "accepted another order", len(list(map_faults(shown.replace("runtime <- ", "") + rows, folders))) == 1
+    yield "accepted another order", len(list(map_faults(shown.replace("selector <- ", "") + rows, folders))) == 1
     yield "accepted a folder without a row", len(list(map_faults(shown + rows, folders | {"model"}))) == 1
     yield "accepted a row without a folder", len(list(map_faults(shown + rows, {"core"}))) == 1
     one = ["include/spar/core/a.hpp"]
