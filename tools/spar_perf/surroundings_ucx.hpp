@@ -46,7 +46,16 @@ class surroundings {
  private:
   [[nodiscard]] std::vector<std::string> answers(bool own) const { return ranks_.exchange(own ? "yes" : "no"); }
 
-  spar::rendezvous ranks_ = spar::rendezvous::from_environment();
+  [[nodiscard]] static spar::rendezvous meet() {
+    try {
+      return spar::rendezvous::from_environment();
+    } catch (const spar::error& e) {
+      std::fprintf(stderr, "spar_perf: %s\n", e.what());
+      std::exit(wrong_result);
+    }
+  }
+
+  spar::rendezvous ranks_ = meet();
 };
 
 } // namespace spar::perf
