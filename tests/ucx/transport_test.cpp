@@ -227,6 +227,25 @@ TEST(ucx_split, goes_on_with_calls_in_flight_and_again_and_again) {
   EXPECT_EQ(x[0], static_cast<float>(net.size()));
 }
 
+/// Rank 0 begins to wait, does nothing for longer than a second, then asks rank 1 why its message is late. The question
+/// opens a connection while this message arrives.
+TEST(ucx_messages, one_that_arrives_while_its_wait_is_asked_about) {
+  if (meeting().size() < 2) return;
+  for (int i = 0; i < 3; ++i) {
+    spar::ucx net(meeting());
+    std::vector<float> x(2'000'000, net.rank() == 1 ? 7.0F : 0.0F);
+    auto call = spar::start_broadcast(net, std::span(x), 1);
+    net.progress(false);
+    if (net.rank() == 0) {
+      std::this_thread::sleep_for(1100ms);
+      for (int polls = 0; polls < 1000; ++polls) net.progress(false);
+    }
+    call.wait();
+    EXPECT_EQ(x.front(), 7);
+    EXPECT_EQ(x.back(), 7);
+  }
+}
+
 TEST(ucx_hosts, all_processes_of_this_test_are_on_one_host) {
   spar::ucx net(meeting());
   EXPECT_EQ(spar::hosts_of(net), std::vector<spar::rank_t>(static_cast<std::size_t>(net.size()), 0));

@@ -41,7 +41,8 @@ concept awaitable = requires(A a, std::coroutine_handle<> h) {
 ///   `on_control_message`, and runs the scheduler. `progress(true)` first waits until an operation may have ended, on a
 ///   dead communicator only while `node().loans().any()`, and throws if none can end any more. Except in the simulator,
 ///   calls `poll_waits` from time to time. If it fails, calls `on_progress_error` (runtime/progress.hpp).
-/// - `post(note, peer)`, which sends a control message and never blocks. It may throw std::bad_alloc, except for the
+/// - `post(note, peer)`, which sends a control message, never blocks and ends no operation: `poll_waits` may be going
+///   through those that are awaited. It may throw std::bad_alloc, except for the
 ///   reason of an abort, for which the transport has memory from the start: a rank aborts at most once, in at most
 ///   `control_message::most_parts` messages for each peer. If several ranks abort, a transport may drop the reasons of
 ///   all but the first.

@@ -226,7 +226,8 @@ class ucx_port : public endpoint {
     outcome how = outcome::lost;
     try {
       const auto bytes = detail::ucx_frame{peer_of(to).sent, rank(), detail::ucx_frame::control}.write(note, d->bytes);
-      how = transmit(to, bytes, {}, d, &on_note_sent);
+      // If operations are awaited, `poll_waits` may be going through their list, so none may end here.
+      how = transmit(to, bytes, {}, d, &on_note_sent, !waits().any());
     } catch (...) { // UCX cannot reach the peer, which the calls that need it report
     }
     if (how != outcome::in_flight) recycle(d);
@@ -293,11 +294,12 @@ class ucx_port : public endpoint {
   // --- sending ---
 
   /// Sends an active message with the header `head` and the payload `pieces` to the rank `to`. If the outcome is
-  /// `in_flight`, UCX later calls `ended(request, status, record)`; `lost` means that the connection has failed.
+  /// `in_flight`, UCX later calls `ended(request, status, record)`; `lost` means that the connection has failed. Other
+  /// operations end meanwhile only if `may_look`.
   outcome transmit(rank_t to, std::span<const std::byte> head, std::span<const ucp_dt_iov_t> pieces, void* record,
-                   ucp_send_nbx_callback_t ended) {
+                   ucp_send_nbx_callback_t ended, bool may_look = true) {
     peer& its = peer_of(to);
-    if (its.endpoint == nullptr) connect(its);
+    if (its.endpoint == nullptr) connect(its, may_look);
     if (is_silent_ || its.endpoint == nullptr || deaths_.suspects(to)) return outcome::lost;
     ucp_request_param_t how;
     how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -326,9 +328,10 @@ class ucx_port : public endpoint {
     return outcome::in_flight;
   }
 
-  /// Opens the endpoint to the rank `its`, unless the rank has left or died, as far as this rank can know.
-  void connect(peer& its) {
-    for (int i = 0; i < 1000 && !is_silent_ && ucp_worker_progress(worker_.get()) != 0; ++i) continue;
+  /// Opens the endpoint to the rank `its`, unless the rank has left or died, as far as this rank can know. With
+  /// `may_look`, first looks whether it has, which may end operations.
+  void connect(peer& its, bool may_look) {
+    for (int i = 0; may_look && i < 1000 && !is_silent_ && ucp_worker_progress(worker_.get()) != 0; ++i) continue;
     look_at_processes();
     if (is_silent_ || its.is_gone || deaths_.suspects(its.rank)) return;
     its.endpoint = worker_.connect(its.address, its.is_watched, &on_failure, &its);
