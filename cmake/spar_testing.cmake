@@ -345,11 +345,12 @@ function(spar_add_mpi_test path)
   endforeach()
 endfunction()
 
-# spar_add_ucx_test(layer/name [RANKS p...] [TIMEOUT seconds] [FULL] [LARGE] [COMPILED])
+# spar_add_ucx_test(layer/name [RANKS p...] [FULL_RANKS p...] [TIMEOUT seconds] [FULL] [LARGE] [COMPILED])
 # Adds the tests layer.name.memory.<p> and layer.name.tcp.<p>, over shared memory and over TCP, for every number p of
-# ranks. The program has the main() of tests/support/ucx_main.cpp. COMPILED links the compiled library.
+# ranks; tests of FULL_RANKS have the label full. The program has the main() of tests/support/ucx_main.cpp. COMPILED
+# links the compiled library.
 function(spar_add_ucx_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;COMPILED" "TIMEOUT" "RANKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;COMPILED" "TIMEOUT" "RANKS;FULL_RANKS")
   if(NOT GTest_FOUND OR NOT TARGET spar_ucx OR (spar_large_only AND NOT arg_LARGE))
     return()
   endif()
@@ -373,7 +374,7 @@ function(spar_add_ucx_test path)
   if(arg_LARGE)
     spar_lighten(${target})
   endif()
-  foreach(ranks IN LISTS arg_RANKS)
+  foreach(ranks IN LISTS arg_RANKS arg_FULL_RANKS)
     foreach(way IN ITEMS memory tcp)
       set(name ${test_name}.${way}.${ranks})
       set(transports all)
@@ -384,8 +385,11 @@ function(spar_add_ucx_test path)
       set_tests_properties(
         ${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "ucx;$<LOWER_CASE:${full}>"
                            ENVIRONMENT "UCX_TLS=${transports};${spar_test_environment}")
-      if(ranks GREATER 2)
-        set_tests_properties(${name} PROPERTIES PROCESSORS 2) # ranks that wait sleep
+      if(ranks IN_LIST arg_FULL_RANKS)
+        set_property(TEST ${name} APPEND PROPERTY LABELS full)
+      endif()
+      if(ranks GREATER 2) # some tests bound the time of a call
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
       endif()
     endforeach()
   endforeach()
