@@ -166,9 +166,17 @@ struct program {
   }
 };
 
+#if SPAR_ALL_CASES
+using tested = spar_test::collectives;
+#else
+using tested =
+    testing::Types<spar_test::sparse<spar::ssar_split>, spar_test::sparse<spar::sparcml>,
+                   spar_test::feedback<spar::ok_topk<float>>, spar_test::dense<spar::ring>, spar_test::dense_on_tree,
+                   spar_test::dense_reduce_scatter, spar_test::sparse_allgather, spar_test::dense_broadcast>;
+#endif
 template <class Collective>
 struct collectives_over_a_user_transport : testing::Test {};
-TYPED_TEST_SUITE(collectives_over_a_user_transport, spar_test::collectives);
+TYPED_TEST_SUITE(collectives_over_a_user_transport, tested);
 
 TYPED_TEST(collectives_over_a_user_transport, have_the_bits_of_threads) {
   for (const spar::rank_t ranks : {1, 2, 3, 4, 7}) {
