@@ -78,9 +78,11 @@ INTERNAL = """
     transport/sim/events.hpp
     transport/sim/network.hpp
     transport/sim/port.hpp
+    transport/ucx/connections.hpp
     transport/ucx/deaths.hpp
     transport/ucx/descriptors.hpp
     transport/ucx/frame.hpp
+    transport/ucx/inbox.hpp
     transport/ucx/member.hpp
     transport/ucx/port.hpp
     transport/ucx/worker.hpp

@@ -2,8 +2,6 @@
 // The transport of a rank over UCX: each message is an active message.
 #pragma once
 
-#include <spar/core/memory/buffer.hpp>
-#include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/memory/record_queue.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/util/algobase.hpp>
@@ -13,10 +11,10 @@
 #include <spar/runtime/matching.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/progress.hpp>
-#include <spar/transport/ucx/deaths.hpp>
-#include <spar/transport/ucx/descriptors.hpp>
+#include <spar/transport/ucx/connections.hpp>
 #include <spar/transport/ucx/founders.hpp>
 #include <spar/transport/ucx/frame.hpp>
+#include <spar/transport/ucx/inbox.hpp>
 
 #include <ucp/api/ucp.h>
 
@@ -42,21 +40,11 @@ class ucx_port : public endpoint {
   /// All memory is taken before a rank can send to this one.
   ucx_port(detail::ucx_founders&& all, const ucx_options& options, const network_model& network)
       : endpoint(all.meeting.rank(), all.meeting.size(), pool_owner(*options.memory)), meeting_(all.meeting),
-        options_(options), hosts_(detail::hosts_of(all.members)), deaths_(size()), transfers_(room()),
-        arrivals_(room()), notes_(room()), aborts_(static_cast<std::size_t>(size()) * control_message::most_parts),
-        peers_(*std::pmr::new_delete_resource(), static_cast<std::size_t>(size())), worker_(std::move(all.worker)),
-        descriptors_(worker_.descriptor()) {
+        options_(options), hosts_(detail::hosts_of(all.members)), transfers_(room()),
+        connections_(rank(), all.members, hosts_, std::move(all.worker)),
+        inbox_(size(), room(), connections_.worker()) {
     set_network(network);
-    aborts_.reserve(); // reserved memory takes no pages until it is used
-    const bool shares_memory = detail::ucx_shares_memory();
-    int on_host = 0;
-    for (rank_t r = 0; r < size(); ++r) {
-      detail::ucx_member& its = all.members[static_cast<std::size_t>(r)];
-      const bool is_local = hosts_[static_cast<std::size_t>(r)] == hosts_[static_cast<std::size_t>(rank())];
-      peers_.emplace_back(*this, r, std::move(its.address), !is_local || !shares_memory);
-      on_host += is_local ? 1 : 0;
-      if (is_local && r != rank() && !descriptors_.watch(r, its.process)) deaths_.suspect(r, process_has_ended, now());
-    }
+    const auto on_host = std::count(hosts_.begin(), hosts_.end(), hosts_[static_cast<std::size_t>(rank())]);
     polls_before_sleep_ = on_host <= detail::processors() ? 200 : 0;
     set_unreceived(matching_.arrivals(), [](endpoint& own, bool look) {
       auto& port = static_cast<ucx_port&>(own);
@@ -64,7 +52,7 @@ class ucx_port : public endpoint {
       return port.matching_.oldest_arrival();
     });
     leavers().set_late(0); // that a rank has left arrives behind its other messages
-    worker_.on_message(&on_message, this);
+    connections_.worker().on_message(&on_message, this);
   }
 
   /// Waits for the last messages of this rank to leave, and tells the other ranks that this rank has left, without
@@ -76,28 +64,23 @@ class ucx_port : public endpoint {
     const detail::calls_of_leaver calls = calls_so_far();
     bool notified = false;
     drain();
-    look_at_processes();
-    for (; !is_silent_; nap()) {
-      if (dead()) discard_arrivals();
-      if (!notified && in_flight_ == 0) {
+    connections_.look_at_processes();
+    for (; !connections_.is_silent(); nap()) {
+      if (dead()) inbox_.discard_all(matching_.arrivals());
+      if (!notified && in_flight() == 0) {
         notified = true;
         tell_all(purpose::left, dead() ? std::string_view() : calls.text());
       }
-      if (now() >= end || (notified && in_flight_ == 0 && (!dead() || all_have_ended()))) break;
+      if (now() >= end || (notified && in_flight() == 0 && (!dead() || all_have_left()))) break;
     }
     if (!notified) tell_all(purpose::gone, "");
-    bool is_done = !is_silent_ && in_flight_ == 0 && given_up_transfers_ == 0;
-    for (const peer& each : peers_) {
-      if (is_silent_ || each.endpoint == nullptr || each.has_died || deaths_.suspects(each.rank)) continue;
-      is_done = worker_.flush(each.endpoint, [&] { return now() < end; }) && is_done;
-    }
-    is_silent_ = true;
-    discard_arrivals();
-    for (peer& each : peers_) {
-      while (arrival* const a = each.early.pop_front()) discard(a);
-    }
-    while (arrival* const a = to_handle_.pop_front()) discard(a);
-    if (!is_done) worker_.keep_forever(); // UCX does not expect that a worker is destroyed while messages are in flight
+    const bool is_idle = in_flight() == 0 && given_up_transfers_ == 0;
+    const bool is_done = connections_.flush(end) && is_idle;
+    connections_.silence();
+    inbox_.discard_all(matching_.arrivals());
+    inbox_.discard_all(to_handle_);
+    inbox_.discard_early();
+    if (!is_done) connections_.keep_forever(); // UCX does not expect that a worker is destroyed with messages in flight
   }
 
   void share() const noexcept {}
@@ -123,35 +106,8 @@ class ucx_port : public endpoint {
     detail::ucx_frame::room head;                  // sends only
   };
 
-  /// A message that waits for its receive or for an earlier message, or a control message that waits to be handled.
-  struct arrival : detail::ucx_incoming {
-    arrival* next = nullptr;
-    buffer<std::byte> own{*std::pmr::new_delete_resource(), 0}; // the payload, if UCX does not keep it
-  };
-
-  /// A control message that UCX is sending.
-  struct departure {
-    departure* next = nullptr;
-    ucx_port* owner = nullptr;
-    bool is_abort = false;
-    detail::ucx_frame::room bytes;
-  };
-
-  struct peer {
-    peer(ucx_port& port, rank_t r, std::string&& of_worker, bool ucx_watches) noexcept
-        : owner(&port), rank(r), address(std::move(of_worker)), is_watched(ucx_watches) {}
-    ucx_port* owner;
-    rank_t rank;
-    std::string address;    // of the worker
-    bool is_watched;        // whether UCX tells that a connection has failed
-    bool has_ended = false; // whether the last control message, `left` or `gone`, has arrived
-    bool is_gone = false;   // whether it has ended and waits for no last message of this rank
-    bool has_died = false;  // whether its process has ended
-    ucp_ep_h endpoint = nullptr;
-    std::uint32_t sent = 0;     // number of messages sent to this peer, modulo 2^32
-    std::uint32_t received = 0; // number of messages from this peer that were in their turn, modulo 2^32
-    detail::record_queue<arrival> early;
-  };
+  using arrival = detail::ucx_arrival;
+  using outcome = detail::ucx_outcome;
 
  public:
   operation<ucx_port, transfer> send(const message_pieces& out, rank_t to, tag_t tag) {
@@ -161,9 +117,10 @@ class ucx_port : public endpoint {
     for (const auto& piece : out.pieces) {
       if (!piece.empty()) t->places[pieces++] = {const_cast<std::byte*>(piece.data()), piece.size()};
     }
-    const auto head = detail::ucx_frame{peer_of(to).sent, rank(), tag}.write(out.head, t->head);
-    const outcome how = transmit(to, head, {t->places.data(), pieces}, t, &on_sent);
+    const auto head = connections_.next_frame(to, tag).write(out.head, t->head);
+    const outcome how = connections_.send(to, head, {t->places.data(), pieces}, t, &on_sent);
     t->is_busy = how == outcome::in_flight;
+    in_flight_ += t->is_busy ? 1 : 0;
     if (how == outcome::ended) transfers_.recycle(sending.release());
     return sending;
   }
@@ -173,12 +130,11 @@ class ucx_port : public endpoint {
     t->into = &in;
     operation<ucx_port, transfer> receiving(*this, t);
     if (arrival* const a = matching_.post(t)) {
-      if (a->is_rendezvous && !is_silent_)
-        ucp_worker_progress(worker_.get()); // the sender may have failed, and its memory not be there any more
+      if (a->is_rendezvous) connections_.poll(); // the sender may have failed, and its memory not be there any more
       if (!dead() && deliver(*a, t))
-        arrivals_.recycle(a); // UCX has taken over the payload
+        inbox_.recycle(a); // UCX has taken over the payload
       else
-        discard(a);
+        inbox_.discard(a);
     }
     return receiving;
   }
@@ -200,37 +156,26 @@ class ucx_port : public endpoint {
       on_progress_error(*this);
     }
     scheduler().run();
-    if (sleeps_elsewhere_ && !is_silent_ && !worker_.arm()) descriptors_.wake(); // this thread has taken its events
+    if (sleeps_elsewhere_ && !connections_.arm()) connections_.wake(); // this thread has taken its events
   }
 
   /// Called by a progress_thread, which does not hold the lock of the rank.
   void sleep_until(double time) {
     {
       const detail::rank_lock lock(shared());
-      if (!may_sleep()) return;
+      if (!connections_.arm()) return;
       sleeps_elsewhere_ = true;
     }
-    const bool has_ended = descriptors_.wait(time - now());
+    const bool has_ended = connections_.wait(time - now());
     const detail::rank_lock lock(shared());
     sleeps_elsewhere_ = false;
-    if (has_ended) look_at_processes();
+    if (has_ended) connections_.look_at_processes();
   }
-  void wake() noexcept { descriptors_.wake(); }
+  void wake() noexcept { connections_.wake(); }
 
   [[gnu::cold]] void post(const control_message& note, rank_t to) {
-    const bool is_abort = note.what == control_message::purpose::abort;
-    if (peer_of(to).is_gone) return;
-    departure* const d = is_abort ? aborts_.acquire() : notes_.acquire();
-    d->owner = this;
-    d->is_abort = is_abort;
-    outcome how = outcome::lost;
-    try {
-      const auto bytes = detail::ucx_frame{peer_of(to).sent, rank(), detail::ucx_frame::control}.write(note, d->bytes);
-      // If operations are awaited, `poll_waits` may be going through their list, so none may end here.
-      how = transmit(to, bytes, {}, d, &on_note_sent, !waits().any());
-    } catch (...) { // UCX cannot reach the peer, which the calls that need it report
-    }
-    if (how != outcome::in_flight) recycle(d);
+    // If operations are awaited, `poll_waits` may be going through their list, so none may end here.
+    connections_.post(note, to, !waits().any());
   }
 
   void abandon(transfer* t) noexcept {
@@ -262,26 +207,24 @@ class ucx_port : public endpoint {
     };
     try {
       meanwhile(); // ranks that have given up have aborted
-      return detail::ucx_founders::split(meeting_, worker_, colour, key, meanwhile);
+      return detail::ucx_founders::split(meeting_, connections_.worker(), colour, key, meanwhile);
     } catch (...) {
       abort_and_rethrow(*this);
     }
   }
 
   /// What this rank needs for a communicator of the ranks that go on after a failure. The communicator is dead.
-  detail::ucx_founders shrink(detail::patience& with) { return detail::ucx_founders::shrink(meeting_, worker_, with); }
-  /// Whether the rank `r` has left this communicator in order, or is lost: its process or its connection has ended.
-  [[nodiscard]] bool has_left(rank_t r) const noexcept {
-    return peers_[static_cast<std::size_t>(r)].has_ended || deaths_.suspects(r);
+  detail::ucx_founders shrink(detail::patience& with) {
+    return detail::ucx_founders::shrink(meeting_, connections_.worker(), with);
   }
+  /// Whether the rank `r` has left this communicator in order, or is lost: its process or its connection has ended.
+  [[nodiscard]] bool has_left(rank_t r) const noexcept { return connections_.has_left(r); }
 
  private:
-  enum class outcome { ended, in_flight, lost };
-  static constexpr const char* process_has_ended = "its process has ended";
-
+  /// Number of messages whose memory UCX uses.
+  [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_ + connections_.notes_in_flight(); }
   /// The number of operations for which this port reserves memory, so that a typical call allocates no memory.
   [[nodiscard]] std::size_t room() const noexcept { return 8 * static_cast<std::size_t>(std::min(size(), 1024)) + 16; }
-  [[nodiscard]] peer& peer_of(rank_t r) noexcept { return peers_[static_cast<std::size_t>(r)]; }
 
   transfer* begin(bool receives, rank_t other, tag_t tag) {
     transfer* const t = transfers_.acquire();
@@ -291,51 +234,7 @@ class ucx_port : public endpoint {
     return t;
   }
 
-  // --- sending ---
-
-  /// Sends an active message with the header `head` and the payload `pieces` to the rank `to`. If the outcome is
-  /// `in_flight`, UCX later calls `ended(request, status, record)`; `lost` means that the connection has failed. Other
-  /// operations end meanwhile only if `may_look`.
-  outcome transmit(rank_t to, std::span<const std::byte> head, std::span<const ucp_dt_iov_t> pieces, void* record,
-                   ucp_send_nbx_callback_t ended, bool may_look = true) {
-    peer& its = peer_of(to);
-    if (its.endpoint == nullptr) connect(its, may_look);
-    if (is_silent_ || its.endpoint == nullptr || deaths_.suspects(to)) return outcome::lost;
-    ucp_request_param_t how;
-    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    how.memory_type = UCS_MEMORY_TYPE_HOST;
-    how.cb.send = ended;
-    how.user_data = record;
-    const void* payload = pieces.empty() ? nullptr : pieces[0].buffer;
-    std::size_t count = pieces.empty() ? 0 : pieces[0].length;
-    if (pieces.size() > 1) {
-      how.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-      how.datatype = ucp_dt_make_iov();
-      payload = pieces.data();
-      count = pieces.size();
-    }
-    void* const request =
-        ucp_am_send_nbx(its.endpoint, detail::ucx_worker::message_id, head.data(), head.size(), payload, count, &how);
-    if (UCS_PTR_IS_ERR(request)) {
-      const ucs_status_t status = UCS_PTR_STATUS(request);
-      if (status == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
-      deaths_.suspect(to, ucs_status_string(status), now());
-      return outcome::lost;
-    }
-    ++its.sent;
-    if (request == nullptr) return outcome::ended;
-    ++in_flight_;
-    return outcome::in_flight;
-  }
-
-  /// Opens the endpoint to the rank `its`, unless the rank has left or died, as far as this rank can know. With
-  /// `may_look`, first looks whether it has, which may end operations.
-  void connect(peer& its, bool may_look) {
-    for (int i = 0; may_look && i < 1000 && !is_silent_ && ucp_worker_progress(worker_.get()) != 0; ++i) continue;
-    look_at_processes();
-    if (is_silent_ || its.is_gone || deaths_.suspects(its.rank)) return;
-    its.endpoint = worker_.connect(its.address, its.is_watched, &on_failure, &its);
-  }
+  // --- what UCX has ended ---
 
   static void on_sent(void* request, ucs_status_t status, void* record) noexcept { end(request, status, record); }
   static void on_received(void* request, ucs_status_t status, std::size_t, void* record) noexcept {
@@ -346,7 +245,7 @@ class ucx_port : public endpoint {
     auto* const t = static_cast<transfer*>(record);
     ucx_port& port = *t->owner;
     ucp_request_free(request);
-    if (port.is_silent_) return;
+    if (port.connections_.is_silent()) return;
     if (t->given_up) {
       --port.given_up_transfers_;
       return port.transfers_.recycle(t);
@@ -360,29 +259,16 @@ class ucx_port : public endpoint {
     } else if (status == UCS_OK || (status == UCS_ERR_CANCELED && !t->receives)) { // the peer may discard a message
       t->complete(port.scheduler());
     } else {
-      port.deaths_.suspect(t->peer, ucs_status_string(status), now());
+      port.connections_.suspect(t->peer, ucs_status_string(status));
     }
   }
-  static void on_note_sent(void* request, ucs_status_t, void* record) noexcept {
-    auto* const d = static_cast<departure*>(record);
-    ucp_request_free(request);
-    if (d->owner->is_silent_) return;
-    --d->owner->in_flight_;
-    d->owner->recycle(d);
-  }
-  static void on_failure(void* its, ucp_ep_h, ucs_status_t status) noexcept {
-    const peer& other = *static_cast<peer*>(its);
-    other.owner->deaths_.suspect(other.rank, ucs_status_string(status), now());
-  }
-  void recycle(departure* d) noexcept { (d->is_abort ? aborts_ : notes_).recycle(d); }
-
   // --- receiving ---
 
   /// Called by UCX when a message has arrived. Returns UCS_INPROGRESS if UCX has to keep `payload`.
   static ucs_status_t on_message(void* self, const void* head, std::size_t head_bytes, void* payload,
                                  std::size_t payload_bytes, const ucp_am_recv_param_t* how) noexcept {
     auto& port = *static_cast<ucx_port*>(self);
-    if (port.is_silent_) return UCS_OK;
+    if (port.connections_.is_silent()) return UCS_OK;
     try {
       detail::ucx_incoming m({static_cast<const std::byte*>(head), head_bytes}, payload_bytes, port.size());
       m.payload = static_cast<std::byte*>(payload);
@@ -398,23 +284,18 @@ class ucx_port : public endpoint {
   /// Accepts `m` and the messages that have waited for it or, if it is too early, lets it wait. Returns whether UCX has
   /// to keep its payload.
   bool arrive(detail::ucx_incoming& m) {
-    peer& from = peer_of(m.source);
-    if (m.number != from.received) return keep(m, from.early);
-    ++from.received;
+    if (!inbox_.take_turn(m)) return inbox_.keep_early(m);
     const bool stays = accept(m);
-    while (arrival* const a = from.early.take([&](const arrival& e) { return e.number == from.received; })) {
-      ++from.received;
-      accept_early(a);
-    }
+    while (arrival* const a = inbox_.take_next(m.source)) accept_early(a);
     return stays;
   }
 
   /// Accepts the message `m`, whose turn it is. Returns whether UCX has to keep its payload.
   bool accept(detail::ucx_incoming& m) {
-    if (m.tag == detail::ucx_frame::control) return !handle_at_once(m.note) && keep(m, to_handle_);
+    if (m.tag == detail::ucx_frame::control) return !handle_at_once(m.note) && inbox_.keep(m, to_handle_);
     if (dead()) return false;
     if (transfer* const t = matching_.take_receive(m.source, m.tag)) return deliver(m, t);
-    return keep(m, matching_.arrivals());
+    return inbox_.keep(m, matching_.arrivals());
   }
   void accept_early(arrival* a) {
     if (a->tag == detail::ucx_frame::control) {
@@ -422,35 +303,9 @@ class ucx_port : public endpoint {
     } else if (!dead()) {
       transfer* const t = matching_.arrive(a);
       if (t == nullptr) return;
-      if (deliver(*a, t)) return arrivals_.recycle(a);
+      if (deliver(*a, t)) return inbox_.recycle(a);
     }
-    discard(a);
-  }
-
-  /// Lets the message `m` wait in `queue`. Returns whether UCX has to keep its payload.
-  bool keep(const detail::ucx_incoming& m, detail::record_queue<arrival>& queue) {
-    arrival* const a = arrivals_.acquire();
-    static_cast<detail::ucx_incoming&>(*a) = m;
-    if (!m.may_stay && m.payload_bytes > 0) {
-      try {
-        if (a->own.size() < m.payload_bytes)
-          a->own = buffer<std::byte>(*std::pmr::new_delete_resource(), m.payload_bytes);
-      } catch (...) {
-        arrivals_.recycle(a);
-        throw;
-      }
-      std::memcpy(a->own.data(), m.payload, m.payload_bytes);
-      a->payload = a->own.data();
-    }
-    queue.push_back(a);
-    return m.may_stay;
-  }
-  void discard(arrival* a) noexcept {
-    if (a->may_stay) ucp_am_data_release(worker_.get(), a->payload);
-    arrivals_.recycle(a);
-  }
-  void discard_arrivals() noexcept {
-    while (arrival* const a = matching_.arrivals().pop_front()) discard(a);
+    inbox_.discard(a);
   }
 
   /// Gives the message `m` to the receive `t`. Returns whether UCX has taken over the payload, and brings it to its
@@ -481,29 +336,16 @@ class ucx_port : public endpoint {
     for (std::size_t i = 0; i < max_pieces; ++i) {
       if (m.head.lengths[i] > 0) t->places[pieces++] = {t->into->destination(i).data(), m.head.lengths[i]};
     }
-    ucp_request_param_t how;
-    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    how.memory_type = UCS_MEMORY_TYPE_HOST;
-    how.cb.recv_am = &on_received;
-    how.user_data = t;
-    void* place = t->places[0].buffer;
-    std::size_t count = t->places[0].length;
-    if (pieces > 1) {
-      how.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-      how.datatype = ucp_dt_make_iov();
-      place = t->places.data();
-      count = pieces;
-    }
     t->is_busy = true;
     ++in_flight_;
-    void* const request = ucp_am_recv_data_nbx(worker_.get(), m.payload, place, count, &how);
+    void* const request = connections_.worker().fetch(m.payload, {t->places.data(), pieces}, &on_received, t);
     if (UCS_PTR_IS_PTR(request)) return true; // UCX calls `on_received`, or has called it already
     --in_flight_;
     t->is_busy = false;
     if (request == nullptr)
       t->complete(scheduler());
     else
-      deaths_.suspect(t->peer, ucs_status_string(UCS_PTR_STATUS(request)), now());
+      connections_.suspect(t->peer, ucs_status_string(UCS_PTR_STATUS(request)));
     return true;
   }
 
@@ -511,10 +353,8 @@ class ucx_port : public endpoint {
   [[gnu::cold]] bool handle_at_once(const control_message& note) {
     using purpose = control_message::purpose;
     const bool is_last = note.what == purpose::gone || note.what == purpose::left;
-    if (is_last && note.last != 0) { // a rank that leaves a dead communicator says `left` without a text, and waits
-      peer_of(note.source).has_ended = true;
-      peer_of(note.source).is_gone = note.what == purpose::gone || note.length > 0;
-    }
+    if (is_last && note.last != 0) // a rank that leaves a dead communicator says `left` without a text, and waits
+      connections_.set_ended(note.source, note.what == purpose::gone || note.length > 0);
     if (note.what == purpose::abort) spar::on_control_message(*this, note);
     return note.what == purpose::abort || note.what == purpose::gone;
   }
@@ -523,11 +363,10 @@ class ucx_port : public endpoint {
 
   /// Polls UCX once, and handles the control messages that have arrived. Returns whether anything has happened.
   bool look() {
-    if (is_silent_) return false;
-    const bool news = ucp_worker_progress(worker_.get()) != 0;
+    const bool news = connections_.poll();
     while (arrival* const a = to_handle_.pop_front()) {
       const control_message note = a->note;
-      discard(a);
+      inbox_.discard(a);
       try {
         spar::on_control_message(*this, note);
       } catch (...) {
@@ -557,26 +396,15 @@ class ucx_port : public endpoint {
   double look_at_clock() {
     const double time = now();
     const double until = spar::poll_waits(*this, time);
-    if (time >= next_look_at_processes_) { // a rank that sleeps learns at once that a process has ended
-      next_look_at_processes_ = time + 0.05;
-      look_at_processes();
-    }
-    const double next = deaths_.confirm(
-        time, [this](rank_t r) { return peer_of(r).has_ended; },
-        [this](rank_t r, const char* why) { detail::abort(*this, why, r); });
+    const double next =
+        connections_.confirm_deaths(time, [this](rank_t r, const char* why) { detail::abort(*this, why, r); });
     return std::min(until, next);
-  }
-  void look_at_processes() noexcept {
-    descriptors_.take_ended([this](rank_t r) {
-      peer_of(r).has_died = true;
-      deaths_.suspect(r, process_has_ended, now());
-    });
   }
 
   /// Sleeps until an operation may have ended.
   void doze() {
     const double until = look_at_clock();
-    if (in_flight_ == 0 && matching_.receives().empty() && !waits().any() && !waits().any_idle() && !dead() &&
+    if (in_flight() == 0 && matching_.receives().empty() && !waits().any() && !waits().any_idle() && !dead() &&
         !scheduler().polls()) {
       raise<deadlock>({"rank ", rank(), " would wait forever, because it has no call or message in flight"});
     }
@@ -584,12 +412,10 @@ class ucx_port : public endpoint {
       sched_yield(); // nothing would end the sleep
     else if (dead())
       nap();
-    else if (scheduler().idle() && may_sleep() && descriptors_.wait(until - now()))
-      look_at_processes();
+    else if (scheduler().idle() && connections_.arm() && connections_.wait(until - now()))
+      connections_.look_at_processes();
     look();
   }
-  /// Whether UCX has no events, so that the next one makes its descriptor readable.
-  [[nodiscard]] bool may_sleep() const { return is_silent_ || worker_.arm(); }
   /// On a dead communicator, or one that this rank leaves: looks for messages, and waits for more for a moment.
   void nap() noexcept {
     detail::rest(20e-6);
@@ -607,13 +433,13 @@ class ucx_port : public endpoint {
   /// those from and to processes that have ended. At the time `patience()`, gives up all messages of failed calls, and
   /// never looks for messages again: UCX would then write to memory that is not there any more.
   void end_messages() noexcept {
-    discard_arrivals();
-    while (transfer* const t = loaned_.take([this](const transfer& one) { return peer_of(one.peer).has_died; }))
+    inbox_.discard_all(matching_.arrivals());
+    while (transfer* const t = loaned_.take([this](const transfer& one) { return connections_.has_died(one.peer); }))
       give_up(t);
     if (loaned_.empty() || now() < patience()) return;
     tell_all(control_message::purpose::gone, "");
-    for (int i = 0; i < 100; ++i) ucp_worker_progress(worker_.get());
-    is_silent_ = true;
+    for (int i = 0; i < 100; ++i) connections_.poll();
+    connections_.silence();
     while (transfer* const t = loaned_.pop_front()) give_up(t);
   }
   void give_up(transfer* t) noexcept {
@@ -629,9 +455,9 @@ class ucx_port : public endpoint {
     } catch (...) { // a rank without memory is silent
     }
   }
-  [[nodiscard]] bool all_have_ended() const noexcept {
-    for (const peer& each : peers_) {
-      if (each.rank != rank() && !each.has_ended && !deaths_.suspects(each.rank)) return false;
+  [[nodiscard]] bool all_have_left() const noexcept {
+    for (rank_t r = 0; r < size(); ++r) {
+      if (r != rank() && !has_left(r)) return false;
     }
     return true;
   }
@@ -641,24 +467,17 @@ class ucx_port : public endpoint {
   std::vector<rank_t> hosts_;
   int polls_before_sleep_ = 0;
   std::uint32_t polls_ = 0;
-  double next_look_at_processes_ = 0;
   double given_up_ = 0;           // the result of `patience`; 0 before its first call
-  bool is_silent_ = false;        // whether this rank has given up its messages
   bool sleeps_elsewhere_ = false; // whether a progress_thread sleeps
-  std::size_t in_flight_ = 0;     // messages whose memory UCX uses
+  std::size_t in_flight_ = 0;     // sends and receives whose memory UCX uses
   std::size_t given_up_transfers_ = 0;
   std::exception_ptr error_; // of a message that has arrived
-  detail::ucx_deaths deaths_;
   detail::slab<transfer> transfers_;
-  detail::slab<arrival> arrivals_;
-  detail::slab<departure> notes_;
-  detail::slab<departure> aborts_; // with memory for the reason of one abort from the start
   matching<arrival, transfer> matching_;
   detail::record_queue<transfer> loaned_;   // the cancelled ones whose memory UCX uses
   detail::record_queue<arrival> to_handle_; // control messages
-  fixed_vector<peer> peers_;
-  detail::ucx_worker worker_; // destroyed before what UCX may use
-  detail::ucx_descriptors descriptors_;
+  detail::ucx_connections connections_;     // destroyed before what UCX may use
+  detail::ucx_inbox inbox_;
 };
 
 static_assert(sleeping_transport<ucx_port>);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -93,6 +94,23 @@ class ucx_worker {
     return made;
   }
 
+  /// Sends an active message with the header `head` and the payload `pieces`, none of which is empty. Returns null if
+  /// the message has left, an error, or a request, for which UCX calls `ended(request, status, record)` later.
+  [[nodiscard]] static void* send(ucp_ep_h endpoint, std::span<const std::byte> head,
+                                  std::span<const ucp_dt_iov_t> pieces, ucp_send_nbx_callback_t ended, void* record) {
+    payload all(pieces, record);
+    all.how.cb.send = ended;
+    return ucp_am_send_nbx(endpoint, message_id, head.data(), head.size(), all.place, all.count, &all.how);
+  }
+  /// Brings the payload of an active message that is still at its sender, and which UCX calls `descriptor`, to
+  /// `pieces`. Returns what `send` returns, except that UCX may have called `ended` already.
+  [[nodiscard]] void* fetch(void* descriptor, std::span<const ucp_dt_iov_t> pieces,
+                            ucp_am_recv_data_nbx_callback_t ended, void* record) const {
+    payload all(pieces, record);
+    all.how.cb.recv_am = ended;
+    return ucp_am_recv_data_nbx(get(), descriptor, all.place, all.count, &all.how);
+  }
+
   /// The file descriptor that becomes readable after `arm`.
   [[nodiscard]] int descriptor() const {
     int own = -1;
@@ -130,6 +148,26 @@ class ucx_worker {
   static constexpr unsigned message_id = 1; ///< of active messages
 
  private:
+  /// A payload in host memory as UCX takes it, and the parameters of its transfer.
+  struct payload {
+    payload(std::span<const ucp_dt_iov_t> pieces, void* record) {
+      how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+      how.memory_type = UCS_MEMORY_TYPE_HOST;
+      how.user_data = record;
+      if (pieces.size() > 1) {
+        how.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+        how.datatype = ucp_dt_make_iov();
+        place = const_cast<ucp_dt_iov_t*>(pieces.data());
+        count = pieces.size();
+      } else if (pieces.size() == 1) {
+        place = pieces[0].buffer;
+        count = pieces[0].length;
+      }
+    }
+    ucp_request_param_t how; // of which `op_attr_mask` says what UCX reads
+    void* place = nullptr;
+    std::size_t count = 0; // of bytes, or of several pieces
+  };
   struct deleter {
     void operator()(ucp_worker_h worker) const noexcept { ucp_worker_destroy(worker); }
   };
