@@ -5,6 +5,7 @@
 #include <spar/core/address.hpp>
 #include <spar/core/util/atomic.hpp>
 #include <spar/transport/mpi/check.hpp>
+#include <spar/transport/mpi/lost.hpp>
 
 #include <utility>
 #include <vector>
@@ -58,9 +59,9 @@ class owned_communicator {
     MPI_Group_free(&all);
     check_mpi(grouped, "MPI_Group_incl");
     owned_communicator own;
-    const int created = MPI_Comm_create_group(comm_, chosen, 0, &own.comm_);
+    const int created = create_among(comm_, chosen, &own.comm_);
     MPI_Group_free(&chosen);
-    check_new(created, "MPI_Comm_create_group");
+    check_new(created, "creation of a communicator of some ranks");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }

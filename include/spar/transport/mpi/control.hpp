@@ -10,6 +10,7 @@
 #include <spar/runtime/messages/control_message.hpp>
 #include <spar/runtime/transport_concept.hpp>
 #include <spar/transport/mpi/communicator.hpp>
+#include <spar/transport/mpi/lost.hpp>
 
 #include <sched.h>
 
@@ -54,7 +55,7 @@ class mpi_control : public link {
   /// `gone` or `left`, which is the last message of its source. Throws `corrupt_message` if a message is damaged or if
   /// its source is not a rank of the communicator.
   bool take(control_message& note) {
-    for (const auto ranks = static_cast<rank_t>(last_words_.size()); has_ended(request_);) {
+    for (const auto ranks = static_cast<rank_t>(last_words_.size()); has_arrived();) {
       note = arriving_;
       receive();
       note.validate(ranks);
@@ -63,6 +64,17 @@ class mpi_control : public link {
       if (note.what != control_message::purpose::gone) return true;
     }
     return false;
+  }
+
+  /// Calls `lost(rank)` for each rank whose process has ended without a last message, as far as `take` has learnt.
+  template <class Lost>
+  void take_lost(Lost lost) {
+    for (; !lost_.empty(); lost_.pop_back()) {
+      control_message::purpose& its = last_words_[static_cast<std::size_t>(lost_.back())];
+      if (its != nothing) continue;
+      its = control_message::purpose::gone;
+      lost(lost_.back());
+    }
   }
 
   /// Sends `last_word` with `text` to all other ranks as the last control message of this rank, unless this rank has
@@ -244,6 +256,17 @@ class mpi_control : public link {
     check_mpi(MPI_Irecv(&arriving_, sizeof(arriving_), MPI_BYTE, MPI_ANY_SOURCE, notes, comm_.get(), &request_),
               "MPI_Irecv");
   }
+  /// Whether a control message has arrived. If processes have ended, MPI says so here.
+  bool has_arrived() {
+    int ended = 0;
+    const int code = MPI_Test(&request_, &ended, MPI_STATUS_IGNORE);
+    if (tells_of_lost_process(code)) {
+      lost_ = lost_processes(comm_.get());
+      return false;
+    }
+    check_mpi(code, "MPI_Test");
+    return ended != 0;
+  }
   static bool has_ended(MPI_Request& request) {
     int ended = 0;
     check_mpi(MPI_Test(&request, &ended, MPI_STATUS_IGNORE), "MPI_Test");
@@ -257,7 +280,8 @@ class mpi_control : public link {
 
   const endpoint* node_ = nullptr; // the transport, from `open` to `retire`
   owned_communicator comm_;
-  owned_communicator data_; // once this rank has left: the communicator of its calls
+  owned_communicator data_;  // once this rank has left: the communicator of its calls
+  std::vector<rank_t> lost_; // ranks whose processes have ended, for `take_lost`
   MPI_Request request_ = MPI_REQUEST_NULL;
   control_message arriving_;
   std::array<control_message, control_message::most_parts> last_notes_; // the last message of this rank, in parts

@@ -297,6 +297,7 @@ class mpi_port : public endpoint {
   /// Handles the control messages that have arrived. Most polls of a blocking wait skip this step, to save MPI calls.
   void poll_control() {
     for (control_message note; control_->take(note);) spar::on_control_message(*this, note);
+    control_->take_lost([this](rank_t r) { detail::abort(*this, "its process has ended", r); });
   }
 
   void end(const wait_set::slot& completed, const MPI_Status& status) {
@@ -313,6 +314,10 @@ class mpi_port : public endpoint {
   }
   void complete_part(request_owner* r, bool is_envelope, const MPI_Status& status) {
     try {
+      if (detail::tells_of_lost_process(status.MPI_ERROR)) {
+        poll_control(); // learns who is lost
+        if (dead()) failure().raise_peer_failed();
+      }
       detail::check_mpi(status.MPI_ERROR, "the transfer of an MPI message");
       if (r->receives && is_envelope) open(r, status);
       if (r->piece < max_pieces) post_segments(r, detail::mpi_segments::window);
