@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs scripts/netperf on two emulated hosts: usage, the JSON, several runs at once, and clean-up.
 
-netperf_test.py openmpi|mpich
+netperf_test.py openmpi|mpich|ucx
 """
 
 import json
@@ -76,6 +76,8 @@ for arguments, says in {
     "--hosts 1,1 --link 0mbit": "not '0mbit'",
     "--hosts 1,1 --mpi lam": "not lam",
     "--hosts 1,1 --ranks 2": "those of --hosts",
+    "--hosts 1,1 --transport threads": "not threads",
+    "--hosts 1,1 --transport ucx --mpi mpich": "omit --mpi mpich",
 }.items():
     run = start(*arguments.split())
     out, err = run.communicate(timeout=30)
@@ -88,7 +90,9 @@ if probe.returncode == 77:
     sys.exit(1 if failures else 77)
 
 before = surroundings()
-common = f"--mpi {sys.argv[1]} --systems ring,flexreduce,mpi --density 1".split()
+by = ["--transport", "ucx"] if sys.argv[1] == "ucx" else ["--mpi", sys.argv[1]]
+systems = {"ring", "flexreduce"} | ({"mpi"} if by[0] == "--mpi" else set())
+common = [*by, "--systems", ",".join(sorted(systems)), "--density", "1"]
 
 # Packets have one size, and a smaller size on slow links.
 for link, frames in ("49mbit", 16), ("50mbit", 44):
@@ -110,7 +114,7 @@ with tempfile.TemporaryDirectory() as directory:
         out, err = run.communicate(timeout=400)
         expect(run.returncode == 0, f"status {run.returncode}: {out}{err}")
         rows = {row["system"]: row for row in json.loads(path.read_text() or "[]")} if path.exists() else {}
-        expect(set(rows) == {"ring", "flexreduce", "mpi"}, f"rows of {set(rows)}")
+        expect(set(rows) == systems, f"rows of {set(rows)}")
         over_the_root = rows.get("flexreduce", {}).get("root_link_bytes")  # 250000 values in each direction
         expect(over_the_root == 1e6, f"the tree is not that of hosts {hosts}: {over_the_root} bytes")
         for row in rows.values():
@@ -122,7 +126,7 @@ with tempfile.TemporaryDirectory() as directory:
     expect(until(lambda: not marked(mark), 5), f"processes stay behind: {marked(mark)}")
 
 # The exit status is the program's.
-run = start("--hosts", "1,1", "--mpi", sys.argv[1], "--systems", "none")
+run = start("--hosts", "1,1", *by, "--systems", "none")
 out, err = run.communicate(timeout=400)
 expect(run.returncode == 2 and "none" in err, f"a wrong option of spar_perf: status {run.returncode}, {err}")
 

@@ -60,6 +60,22 @@ expect(len(jobs) == 2, f"two jobs have the same identity and secret: {jobs}")
 expect(run(2, "print('SPAR_PORT' in os.environ)", env=os.environ | {"SPAR_PORT": "1"}).stdout == "False\n" * 2,
        "another job's SPAR_PORT is passed on")
 
+# On emulated hosts.
+probe = subprocess.run([RANKS.parent / "hosts", "1,1", "1gbit", "true"], capture_output=True, text=True, timeout=30)
+if probe.returncode == 0:
+    show = ("print(rank, os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE'], os.environ['MASTER_ADDR'], "
+            "os.environ['SPAR_INTERFACE'], socket.gethostname(), *sys.argv[1:])")
+    for size in 3, 4:
+        done = subprocess.run([RANKS.parent / "hosts", "2,1", "1gbit", *command(size, show), "a  b", "c'd"],
+                              capture_output=True, text=True, timeout=60)
+        if size == 4:
+            expect(done.returncode == 2 and "does not have 4 ranks" in done.stderr, f"hosts with 3 ranks: {done}")
+            continue
+        places = "0 0 2 10.77.0.1 eth0 host1", "1 1 2 10.77.0.1 eth0 host1", "2 0 1 10.77.0.1 eth0 host2"
+        expect(sorted(done.stdout.splitlines()) == [f"{place} a  b c'd" for place in places], f"on hosts: {done}")
+else:
+    print("not on emulated hosts:", probe.stderr.strip())
+
 listen = """
 if rank == 0:
     for distance in 0, 101:
