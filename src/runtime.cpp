@@ -10,6 +10,7 @@
 #include <spar/model/compressed_cost-inl.hpp>
 #include <spar/model/cost-inl.hpp>
 #include <spar/rendezvous/environment-inl.hpp>
+#include <spar/rendezvous/joiners-inl.hpp>
 #include <spar/rendezvous/rendezvous-inl.hpp>
 #include <spar/rendezvous/store-inl.hpp>
 #include <spar/rendezvous/survivors-inl.hpp>

@@ -3,4 +3,5 @@
 #pragma once
 
 #include <spar/spar.hpp>
+#include <spar/system/ucx_grow.hpp>
 #include <spar/transport/ucx.hpp>

@@ -49,6 +49,31 @@ const variables slurm{{"SLURM_PROCID", "5"},
                       {"SLURM_JOB_ID", "77"},
                       {"SLURM_STEP_ID", "3"}};
 
+TEST(environment, of_a_process_that_joins_a_job) {
+  const auto job_of = [](const variables& set, const spar::rendezvous_options& options = {}) {
+    const test::environment environment(set);
+    return spar::detail::job_to_join(options);
+  };
+  const auto job =
+      job_of({{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}, {"SPAR_JOB", "j"}, {"SPAR_SECRET", "s"}});
+  EXPECT_EQ(job.address, "node7"); // no variable names a rank
+  EXPECT_EQ(job.port, 29601);
+  EXPECT_EQ(job.job, "j");
+  EXPECT_EQ(job.secret, "s");
+  EXPECT_EQ(job_of({{"SPAR_ADDR", "a"}, {"SPAR_JOB", "j"}}).port,
+            place_of(with(slurm, {{"SPAR_JOB", "j"}})).where.port); // as for the ranks
+  EXPECT_EQ(job_of({}, {.address = "a", .port = 1}).port, 1);
+
+  const auto error_to_join = [&](const variables& set) {
+    return test::message_of<spar::invalid_argument>([&] { (void)job_of(set); });
+  };
+  EXPECT_EQ(error_to_join({{"SPAR_PORT", "7"}}),
+            "the environment does not say where the job to join meets; expected the variable SPAR_ADDR or MASTER_ADDR "
+            "with the host of its rank 0");
+  EXPECT_NE(error_to_join({{"SPAR_ADDR", "a"}}).find("does not say on which port rank 0 listens"), std::string::npos);
+  EXPECT_NE(error_to_join({{"SPAR_ADDR", "a"}, {"SPAR_PORT", "x"}}).find("SPAR_PORT is \"x\""), std::string::npos);
+}
+
 TEST(environment, of_torchrun) {
   const auto place = place_of(torchrun);
   EXPECT_EQ(place.rank, 2);

@@ -127,22 +127,39 @@ inline int port_in_environment(std::string_view job, rank_t size) {
   return static_cast<int>(lowest + fnv1a(job) % count);
 }
 
+/// `options`, completed by the variables that say which job this is.
+inline rendezvous_options job_from_environment(rendezvous_options options) {
+  const auto complete = [](std::string& option, std::string_view by_default) {
+    if (option.empty()) option = by_default;
+  };
+  complete(options.job, text_in("SPAR_JOB"));
+  complete(options.job, job_in_environment());
+  complete(options.secret, text_in("SPAR_SECRET"));
+  complete(options.network_interface, text_in("SPAR_INTERFACE"));
+  return options;
+}
+
 SPAR_INLINE place_in_job place_from_environment(const rendezvous_options& options) {
   const launcher by = launcher_in_environment();
   place_in_job place;
   place.size = static_cast<rank_t>(number_in(by.size, 1, std::numeric_limits<rank_t>::max()));
   place.rank = static_cast<rank_t>(number_in(by.rank, 0, place.size - 1));
-  place.where = options;
-  const auto complete = [](std::string& option, std::string_view by_default) {
-    if (option.empty()) option = by_default;
-  };
-  complete(place.where.job, text_in("SPAR_JOB"));
-  complete(place.where.job, job_in_environment());
-  complete(place.where.secret, text_in("SPAR_SECRET"));
-  complete(place.where.network_interface, text_in("SPAR_INTERFACE"));
+  place.where = job_from_environment(options);
   if (place.where.address.empty()) place.where.address = address_in_environment(by, place.size);
   if (place.where.port == 0) place.where.port = port_in_environment(place.where.job, place.size);
   return place;
+}
+
+SPAR_INLINE rendezvous_options job_to_join(const rendezvous_options& options) {
+  rendezvous_options where = job_from_environment(options);
+  if (where.address.empty()) where.address = first_text_in("SPAR_ADDR", "MASTER_ADDR");
+  if (where.address.empty()) {
+    raise<invalid_argument>({"the environment does not say where the job to join meets; expected the variable "
+                             "SPAR_ADDR or MASTER_ADDR with the host of its rank 0"});
+  }
+  constexpr rank_t several = 2;
+  if (where.port == 0) where.port = port_in_environment(where.job, several);
+  return where;
 }
 
 } // namespace detail

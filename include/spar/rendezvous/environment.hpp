@@ -21,6 +21,8 @@ struct place_in_job {
 /// Completes `options` by the variables of the environment. Throws `invalid_argument`, which names the variable, its
 /// value and what was expected, if a variable is missing or malformed.
 place_in_job place_from_environment(const rendezvous_options& options);
+/// The same for a process that joins a job, which has no rank there: where the job meets.
+rendezvous_options job_to_join(const rendezvous_options& options);
 
 /// The first host of a list of Slurm, such as node01 of `node[01-03,07],login`. Throws `invalid_argument` with the name
 /// of the `variable` if the list is malformed.

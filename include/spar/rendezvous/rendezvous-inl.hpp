@@ -63,6 +63,10 @@ SPAR_INLINE rendezvous rendezvous::among(std::string_view group, rank_t rank, ra
   return result;
 }
 
+SPAR_INLINE rendezvous rendezvous::among_all(std::string_view group, rank_t rank, rank_t size) const {
+  return rendezvous(shared_->meeting, rank, size, shared_->options).among(group, rank, size);
+}
+
 SPAR_INLINE std::string rendezvous::key(std::string_view name) const { return sentence(shared_->prefix, name); }
 
 SPAR_INLINE std::vector<std::string> rendezvous::exchange_beside(std::string_view own, const work& meanwhile) const {

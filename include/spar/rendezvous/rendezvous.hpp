@@ -40,6 +40,9 @@ class rendezvous {
   /// is not in [0, `size`).
   [[nodiscard]] rendezvous among(std::string_view group, rank_t rank, rank_t size) const;
 
+  /// The same for a `group` whose name no other group of the whole job has.
+  [[nodiscard]] rendezvous among_all(std::string_view group, rank_t rank, rank_t size) const;
+
   /// The rank of this process, from 0 to size() - 1.
   [[nodiscard]] rank_t rank() const noexcept { return shared_->rank; }
   /// The number of ranks.

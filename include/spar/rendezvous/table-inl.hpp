@@ -55,6 +55,11 @@ SPAR_INLINE std::string encode_refusal(const error& why) {
   return entry_of(late ? entry_kind::timeout : entry_kind::mismatch).append(why.what());
 }
 
+SPAR_INLINE bool is_refusal(std::string_view bytes) noexcept {
+  return bytes.starts_with(static_cast<char>(entry_kind::mismatch)) ||
+         bytes.starts_with(static_cast<char>(entry_kind::timeout));
+}
+
 SPAR_INLINE void throw_refusal(std::string_view bytes) {
   if (bytes.empty()) return;
   if (bytes[0] == static_cast<char>(entry_kind::mismatch)) raise<mismatch>({bytes.substr(1)});

@@ -73,7 +73,6 @@ class store_server {
   bool ended() noexcept;
   void step();
   void poll_all(double now);
-  bool drop_stranger() noexcept;
   void accept_one_each(double now);
   bool advance(connection& c, short events);
   bool handle_frames(connection& c);
@@ -103,7 +102,7 @@ SPAR_INLINE store_server::store_server(memory_store& values, const rendezvous_op
     : values_(values), job_(where.job), secret_(where.secret), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check_options(where);
   if (!wake_.open()) raise<transport_error>({"cannot open an event descriptor: ", std::strerror(errno)});
-  for (const double until = monotonic_seconds() + std::min(where.deadline, earlier_job_seconds); listening_.empty();) {
+  for (const double until = monotonic_seconds() + earlier_job_seconds; listening_.empty();) {
     try {
       listening_ = listen_on(where.port, where.network_interface);
     } catch (const transport_error& e) {
@@ -189,20 +188,9 @@ SPAR_INLINE void store_server::poll_all(double now) {
   const double left = std::min(std::max(until - now, 0.), 1e6);
   const int milliseconds = until == never ? -1 : static_cast<int>(std::ceil(left * 1e3));
   if (::poll(polled_.data(), polled_.size(), milliseconds) < 0) {
-    const int code = errno;
     for (pollfd& one : polled_) one.revents = 0;
-    // EINVAL: the process has lowered its limit of descriptors below the number of connections.
-    if (code != EINTR && !drop_stranger()) rest(0.01);
+    if (errno != EINTR) rest(0.01);
   }
-}
-
-/// Makes room: drops the oldest connection that has not proven anything. Returns whether there was one.
-SPAR_INLINE bool store_server::drop_stranger() noexcept {
-  auto oldest = connections_.begin();
-  while (oldest != connections_.end() && (oldest->now == phase::ready || oldest->now == phase::waiting)) ++oldest;
-  if (oldest == connections_.end()) return false;
-  connections_.erase(oldest);
-  return true;
 }
 
 /// Accepts one connection of each socket that has some; the next poll finds the others.
@@ -215,7 +203,13 @@ SPAR_INLINE void store_server::accept_one_each(double now) {
       ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       connections_.emplace_back(std::move(socket), now + longest_greeting);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      if (!drop_stranger()) accept_from_ = now + 0.1; // waits until another connection ends
+      // Drops the oldest connection that has not proven anything, or waits until another one ends.
+      auto oldest = connections_.begin();
+      while (oldest != connections_.end() && oldest->now >= phase::ready) ++oldest;
+      if (oldest != connections_.end())
+        connections_.erase(oldest);
+      else
+        accept_from_ = now + 0.1;
     }
   }
 }

@@ -37,10 +37,14 @@ SPAR_INLINE void abort_and_unwind(const control_port& net, std::string_view reas
 
 SPAR_INLINE void end_for_shrink(const control_port& net) {
   const rank_lock lock(net.node().shared());
-  if (net.scheduler().running())
-    raise<invalid_argument>({"a coroutine on rank ", net.rank(), " calls shrink, which blocks; call it outside of ",
-                             "coroutines, for example after run_until_done"});
+  refuse_coroutine(net, "shrink");
   abort_and_unwind(net, "it has called shrink");
+}
+
+SPAR_INLINE void refuse_coroutine(const control_port& net, std::string_view function) {
+  if (net.scheduler().running())
+    raise<invalid_argument>({"a coroutine on rank ", net.rank(), " calls ", function,
+                             ", which blocks; call it outside of coroutines, for example after run_until_done"});
 }
 
 SPAR_INLINE void await_loans(const control_port& net) {

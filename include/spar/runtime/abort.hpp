@@ -36,6 +36,9 @@ namespace detail {
 /// dead already, and unwinds this rank's pending calls. Throws `invalid_argument` in a coroutine that the scheduler has
 /// resumed: pending calls could not unwind while `shrink` blocks. The caller does not hold the lock of the rank.
 [[gnu::cold]] void end_for_shrink(const control_port& net);
+/// Throws `invalid_argument` if a coroutine that has waited for a call calls `function`, which blocks. The caller holds
+/// the lock of the rank.
+[[gnu::cold]] void refuse_coroutine(const control_port& net, std::string_view function);
 
 /// Waits until no peer reads memory of a failed call of this rank. If a peer still reads such memory, first aborts the
 /// communicator.

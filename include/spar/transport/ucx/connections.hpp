@@ -4,9 +4,11 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/core/memory/slab.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/core/util/thread.hpp>
 #include <spar/runtime/endpoint.hpp>
 #include <spar/runtime/messages/control_message.hpp>
 #include <spar/transport/ucx/deaths.hpp>
@@ -186,7 +188,14 @@ class ucx_connections {
     for (int i = 0; may_look && i < 1000 && poll(); ++i) continue;
     look_at_processes();
     if (is_silent_ || its.is_gone || suspects(its.rank)) return;
-    its.endpoint = worker_.connect(its.address, its.is_watched, &on_failure, &its);
+    try {
+      its.endpoint = worker_.connect(its.address, its.is_watched, &on_failure, &its);
+    } catch (const transport_error&) { // shared memory of a process that ends is gone before the process is
+      for (const double end = endpoint::now() + ucx_deaths::patience; !suspects(its.rank); rest(1e-3)) {
+        if (endpoint::now() >= end) throw;
+        look_at_processes();
+      }
+    }
   }
   static void on_failure(void* its, ucp_ep_h, ucs_status_t status) noexcept {
     const peer& other = *static_cast<peer*>(its);

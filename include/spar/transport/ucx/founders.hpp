@@ -3,14 +3,21 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/error.hpp>
+#include <spar/core/network_model.hpp>
+#include <spar/rendezvous/joiners.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
 #include <spar/rendezvous/survivors.hpp>
 #include <spar/transport/ucx/member.hpp>
 #include <spar/transport/ucx/worker.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory_resource>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +30,24 @@ struct ucx_options {
 };
 
 namespace detail {
+
+/// What a communicator passes on to one that takes its place, so that it is the same on all ranks.
+struct ucx_heritage {
+  network_model network;
+  double deadline = 0;
+  std::uint64_t checksums = 0;  // 1: on
+  std::uint64_t next_place = 0; // where processes that join the job ask next; those before have been taken
+
+  [[nodiscard]] std::string text() const { return {reinterpret_cast<const char*>(this), sizeof(*this)}; }
+  /// Throws `corrupt_message` if `text` is malformed.
+  static ucx_heritage read(std::string_view text) {
+    ucx_heritage own;
+    if (text.size() != sizeof(own))
+      raise<corrupt_message>({"the settings of a communicator have ", text.size(), " bytes; expected ", sizeof(own)});
+    std::memcpy(static_cast<void*>(&own), text.data(), sizeof(own));
+    return own;
+  }
+};
 
 /// What a rank has when it founds a communicator together with the others: its worker, and what all have told.
 struct ucx_founders {
@@ -76,6 +101,27 @@ struct ucx_founders {
     }
     const rendezvous group = meeting.among("survivors", own, static_cast<rank_t>(members.size()));
     return {group, std::move(worker), std::move(members)};
+  }
+
+  /// The ranks of a communicator that has grown by the decision `all`, of which this one is the rank `own`, and has the
+  /// `worker`. They meet in the store of `meeting`.
+  static ucx_founders grown(const rendezvous& meeting, ucx_worker&& worker, const growth& all, rank_t own) {
+    std::vector<ucx_member> members = read_all(all.all);
+    const rendezvous group =
+        meeting.among_all(sentence("grown/", all.next_place), own, static_cast<rank_t>(members.size()));
+    return {group, std::move(worker), std::move(members)};
+  }
+
+  /// A process that joins the job which meets in the store of `meeting`, and what its communicator takes over.
+  static std::pair<ucx_founders, ucx_heritage> join(const rendezvous& meeting) {
+    constexpr rank_t several = 8; // nobody knows yet how many
+    ucx_worker worker(make_ucx_context(meeting.network_interface(), several));
+    const std::string self = ucx_member::self(worker.address(), 0, 0).text();
+    const growth all = join_group(meeting.meeting(), self, meeting.deadline());
+    const auto own = std::find(all.all.begin(), all.all.end(), self) - all.all.begin();
+    ucx_heritage given = ucx_heritage::read(all.settings);
+    given.next_place = all.next_place;
+    return {grown(meeting, std::move(worker), all, static_cast<rank_t>(own)), given};
   }
 
  private:

@@ -217,6 +217,10 @@ class ucx_port : public endpoint {
   detail::ucx_founders shrink(detail::patience& with) {
     return detail::ucx_founders::shrink(meeting_, connections_.worker(), with);
   }
+  /// Another worker of this process, for a communicator of more ranks.
+  [[nodiscard]] detail::ucx_worker another_worker() const {
+    return detail::ucx_worker(connections_.worker().context());
+  }
   /// Whether the rank `r` has left this communicator in order, or is lost: its process or its connection has ended.
   [[nodiscard]] bool has_left(rank_t r) const noexcept { return connections_.has_left(r); }
 
