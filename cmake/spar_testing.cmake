@@ -55,6 +55,7 @@ endif()
 
 # Options of the sanitizers. The thread sanitizer skips cases of the simulator, which has one thread.
 set(spar_test_environment "UBSAN_OPTIONS=print_stacktrace=1"
+                          "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp,print_suppressions=0"
                           "TSAN_OPTIONS=halt_on_error=1 suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
 if(SPAR_SANITIZE MATCHES "thread")
   list(APPEND spar_test_environment "GTEST_FILTER=-*simulator*")
@@ -345,16 +346,20 @@ function(spar_add_mpi_test path)
   endforeach()
 endfunction()
 
-# spar_add_ucx_test(layer/name [RANKS p...] [FULL_RANKS p...] [TIMEOUT seconds] [FULL] [LARGE] [COMPILED])
+# spar_add_ucx_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [TIMEOUT seconds]
+#                   [FULL] [LARGE] [EXTENDED] [COMPILED])
 # Adds the tests layer.name.memory.<p> and layer.name.tcp.<p>, over shared memory and over TCP, for every number p of
 # ranks; tests of FULL_RANKS have the label full. The program has the main() of tests/support/ucx_main.cpp. COMPILED
 # links the compiled library.
 function(spar_add_ucx_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;COMPILED" "TIMEOUT" "RANKS;FULL_RANKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;EXTENDED;COMPILED" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;FULL_RANKS")
   if(NOT GTest_FOUND OR NOT TARGET spar_ucx OR (spar_large_only AND NOT arg_LARGE))
     return()
   endif()
   spar_test_names("${path}")
+  if(NOT arg_SOURCES)
+    set(arg_SOURCES "${path}_test.cpp")
+  endif()
   if(NOT arg_RANKS)
     set(arg_RANKS 1 2 3 4 5)
   endif()
@@ -366,13 +371,16 @@ function(spar_add_ucx_test path)
     set(full FULL)
   endif()
   set(target ${test_target}_test)
-  spar_add_program(${target} SOURCES ${path}_test.cpp LIBRARIES spar_ucx spar_test_base_ucx spar_test_support
-                   PRECOMPILED spar_test_base_ucx ${full})
+  spar_add_program(${target} SOURCES ${arg_SOURCES} LIBRARIES spar_ucx spar_test_base_ucx spar_test_support
+                   ${arg_LIBRARIES} PRECOMPILED spar_test_base_ucx ${full})
   if(arg_COMPILED)
     target_link_libraries(${target} PRIVATE spar_compiled_ucx)
   endif()
   if(arg_LARGE)
     spar_lighten(${target})
+  endif()
+  if(arg_EXTENDED)
+    spar_extend(${target})
   endif()
   foreach(ranks IN LISTS arg_RANKS arg_FULL_RANKS)
     foreach(way IN ITEMS memory tcp)
@@ -393,6 +401,15 @@ function(spar_add_ucx_test path)
       endif()
     endforeach()
   endforeach()
+endfunction()
+
+# spar_add_process_test(layer/name [argument...] MPI argument... UCX argument...)
+# Adds the tests of one source over every MPI library and over UCX: calls spar_add_mpi_test and spar_add_ucx_test with
+# the arguments for both, then with those for each.
+function(spar_add_process_test path)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "MPI;UCX")
+  spar_add_mpi_test(${path} ${arg_UNPARSED_ARGUMENTS} ${arg_MPI})
+  spar_add_ucx_test(${path} ${arg_UNPARSED_ARGUMENTS} ${arg_UCX})
 endfunction()
 
 # spar_add_compile_failure(name SOURCE file EXPECT regex [ERRORS count] [OPTIONS option...])

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One allocation of a rank fails, whichever it is: the rank gets std::bad_alloc, and the other ranks get this reason,
-// over MPI.
-#include "support/extent.hpp"
-#include "support/memory_programs.hpp"
+// One allocation of a rank fails while the ranks make a communicator over MPI: all ranks get an error.
+#include "support/global_allocations.hpp"
 
 #include <spar/mpi.hpp>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <array>
 #include <cstdint>
 #include <new>
 #include <optional>
@@ -17,24 +14,6 @@
 
 namespace spar_test {
 namespace {
-
-template <template <class> class Program>
-void each_allocation_fails() {
-  spar::mpi world{MPI_COMM_WORLD};
-  for (const spar::rank_t failing : {0, world.size() - 1}) {
-    std::array<int, 2> first{1, 0}; // of the failing rank: whether the allocation has failed, and the communicator died
-    const std::uint64_t step = runs_all_cases() ? 1 : 4;
-    for (std::uint64_t number = 1; first[0] != 0; number += step) {
-      SCOPED_TRACE(testing::Message() << "allocation " << number << " of rank " << failing);
-      spar::mpi all = world.split(0, world.rank());
-      const memory_outcome own = run_without_memory<Program>(all, all.rank() == failing ? number : 0);
-      first = {own.failed ? 1 : 0, own.dead ? 1 : 0};
-      MPI_Bcast(first.data(), 2, MPI_INT, failing, MPI_COMM_WORLD);
-      expect_right_end(own, all.rank(), failing, first[1] != 0);
-      EXPECT_FALSE(first[1] != 0 && first[0] == 0) << "an abort, although no allocation has failed";
-    }
-  }
-}
 
 /// Calls `make`, which constructs a spar::mpi and then calls its argument, on all ranks, with each allocation of one
 /// rank failing until then: all ranks fail.
@@ -83,17 +62,6 @@ TEST(mpi_memory, of_split) {
   });
   EXPECT_FALSE(world.dead());
 }
-TEST(mpi_memory, of_blocking_calls) { each_allocation_fails<blocking_calls>(); }
-TEST(mpi_memory, of_nonblocking_calls) { each_allocation_fails<nonblocking_calls>(); }
-#if SPAR_ALL_CASES
-TEST(mpi_memory, of_calls_with_checksums) { each_allocation_fails<calls_with_checksums>(); }
-TEST(mpi_memory, of_calls_on_streams) { each_allocation_fails<calls_on_streams>(); }
-TEST(mpi_memory, of_other_collectives) { each_allocation_fails<other_collectives>(); }
-TEST(mpi_memory, of_partial_calls) { each_allocation_fails<partial_calls>(); }
-TEST(mpi_memory, of_partial_steps) { each_allocation_fails<partial_steps>(); }
-TEST(mpi_memory, of_feedback_steps) { each_allocation_fails<feedback_steps>(); }
-TEST(mpi_memory, of_fused_calls) { each_allocation_fails<fused_calls>(); }
-#endif
 
 } // namespace
 } // namespace spar_test

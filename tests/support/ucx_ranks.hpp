@@ -4,9 +4,6 @@
 
 #include <spar/ucx.hpp>
 
-#include <string>
-#include <utility>
-
 namespace spar_test {
 
 /// Where the ranks of this program meet.
@@ -14,18 +11,5 @@ const spar::rendezvous& meeting();
 
 /// Waits until all ranks call it, without UCX.
 inline void wait_for_all() { (void)meeting().exchange(""); }
-
-/// The ending of a call that cannot succeed: the text of its error, and the seconds until then.
-template <class Call>
-std::pair<std::string, double> ending_of(Call call) {
-  const double start = spar::ucx_port::now();
-  std::string text = "no error";
-  try {
-    call();
-  } catch (const std::exception& e) {
-    text = e.what();
-  }
-  return {text, spar::ucx_port::now() - start};
-}
 
 } // namespace spar_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The types of <spar/any.hpp> over UCX have the bits and the traffic of the collectives that are templates.
-#include "support/ucx_ranks.hpp"
+#include "support/processes.hpp"
 
 #include <spar/any_ucx.hpp>
 #include <spar/transport/any.hpp>

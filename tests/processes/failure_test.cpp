@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Errors over MPI: bad input, ranks that disagree, aborts and deadlines reach every rank.
-#include <spar/mpi.hpp>
+// Errors over processes: bad input, ranks that disagree, aborts and deadlines reach every rank.
+#include "support/processes.hpp"
+
+#include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,36 +26,9 @@ namespace {
 
 using index = std::uint32_t;
 
-TEST(mpi_errors, no_communicator) {
-  try {
-    const spar::mpi net{MPI_COMM_NULL};
-    ADD_FAILURE() << "no error";
-  } catch (const spar::invalid_argument& e) {
-    EXPECT_NE(std::string(e.what()).find("MPI_COMM_NULL"), std::string::npos);
-  }
-}
-
-TEST(mpi_errors, an_intercommunicator_is_refused) {
-  int rank = 0, size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (size < 2) return; // each of the two groups needs a rank
-  MPI_Comm local = MPI_COMM_NULL, inter = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, rank < 1 ? 0 : 1, rank, &local);
-  MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, rank < 1 ? 1 : 0, 0, &inter);
-  try {
-    const spar::mpi net{inter};
-    ADD_FAILURE() << "no error";
-  } catch (const spar::invalid_argument& e) {
-    EXPECT_NE(std::string(e.what()).find("intercommunicator"), std::string::npos) << e.what();
-  }
-  MPI_Comm_free(&inter);
-  MPI_Comm_free(&local);
-}
-
-TEST(mpi_errors, bad_input_is_refused_before_anything_is_sent) {
-  spar::mpi inner{MPI_COMM_WORLD};
-  spar::counting<spar::mpi> net{inner};
+TEST(processes_errors, bad_input_is_refused_before_anything_is_sent) {
+  communicator inner(meeting());
+  spar::counting<communicator> net{inner};
   const std::vector<index> indices{5, 3};
   const std::vector<float> values{1, 2};
   EXPECT_THROW(spar::allreduce(net, spar::sparse_view(10, indices, values)), spar::invalid_argument);
@@ -66,7 +40,7 @@ TEST(mpi_errors, bad_input_is_refused_before_anything_is_sent) {
 }
 
 /// The errors of a call on every rank of `net`, and of the next call.
-std::pair<std::string, std::string> errors_of_ranks_that_disagree(spar::mpi& net, std::size_t n) {
+std::pair<std::string, std::string> errors_of_ranks_that_disagree(communicator& net, std::size_t n) {
   std::vector<index> indices(n);
   for (std::size_t e = 0; e < n; ++e) indices[e] = static_cast<index>(3 * e);
   const std::vector<float> values(n);
@@ -87,11 +61,11 @@ std::pair<std::string, std::string> errors_of_ranks_that_disagree(spar::mpi& net
   return texts;
 }
 
-TEST(mpi_errors, ranks_that_disagree_all_get_an_error_and_the_communicator_is_dead) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, ranks_that_disagree_all_get_an_error_and_the_communicator_is_dead) {
+  communicator world(meeting());
   if (world.size() < 2) return; // there is no peer to disagree with
   for (const std::size_t n : {10U, 50'000U}) {
-    spar::mpi all = world.split(0, world.rank());
+    communicator all = world.split(0, world.rank());
     const auto [first, second] = errors_of_ranks_that_disagree(all, n);
     for (const char* value : {"200000", "200001", "dimension"}) {
       EXPECT_NE(first.find(value), std::string::npos) << first;
@@ -99,16 +73,16 @@ TEST(mpi_errors, ranks_that_disagree_all_get_an_error_and_the_communicator_is_de
     }
     EXPECT_NE(second.find("communicator is dead"), std::string::npos) << second;
   }
-  spar::mpi alive = world.split(0, world.rank()); // another communicator still works
+  communicator alive = world.split(0, world.rank()); // another communicator still works
   std::vector<float> x(1000, 1.0F);
   spar::allreduce(alive, std::span(x));
   EXPECT_EQ(x[0], static_cast<float>(world.size()));
 }
 
-TEST(mpi_errors, ranks_with_different_options_get_the_values_of_both) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, ranks_with_different_options_get_the_values_of_both) {
+  communicator world(meeting());
   if (world.size() < 2) return;
-  spar::mpi all = world.split(0, world.rank());
+  communicator all = world.split(0, world.rank());
   spar::ok_topk<float> reduce{{.select = {.k = all.rank() == 0 ? 15U : 16U}}};
   std::vector<float> x(100, 1.0F);
   std::string text;
@@ -125,13 +99,13 @@ TEST(mpi_errors, ranks_with_different_options_get_the_values_of_both) {
 }
 
 /// Each of four ranks waits for a rank that sends to another one; after a second the ranks query each other.
-TEST(mpi_errors, ranks_that_wait_for_each_other_get_an_error) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, ranks_that_wait_for_each_other_get_an_error) {
+  communicator world(meeting());
   if (world.size() < 4) return;
-  spar::mpi all = world.split(0, world.rank());
+  communicator all = world.split(0, world.rank());
   std::vector<float> x(100, 1.0F);
   std::string text;
-  const double start = spar::mpi::now();
+  const double start = now();
   try {
     if (all.rank() < 2)
       spar::allreduce(all, std::span(x), spar::ring{});
@@ -143,14 +117,14 @@ TEST(mpi_errors, ranks_that_wait_for_each_other_get_an_error) {
     text = e.what();
   }
   EXPECT_NE(text.find("ranks disagree on the algorithm: rank "), std::string::npos) << text;
-  EXPECT_LT(spar::mpi::now() - start, 60);
+  EXPECT_LT(now() - start, 60);
 }
 
-TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, an_abort_reaches_every_rank_with_its_reason) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   for (const std::size_t n : {10U, 50'000U}) {
-    spar::mpi all = world.split(0, world.rank());
+    communicator all = world.split(0, world.rank());
     const std::string reason(300, 'x'); // takes several control messages
     std::vector<float> x(n, 1.0F);
     if (all.rank() == 1) spar::abort(all, reason);
@@ -166,12 +140,12 @@ TEST(mpi_errors, an_abort_reaches_every_rank_with_its_reason) {
 }
 
 /// One rank, or each rank, destroys its communicator while a call is in flight.
-TEST(mpi_errors, a_handle_may_outlive_its_communicator) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_handle_may_outlive_its_communicator) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   for (const std::size_t n : {10U, 500'000U}) {
     for (const bool all_leave : {false, true}) {
-      std::optional<spar::mpi> net(std::in_place, MPI_COMM_WORLD);
+      std::optional<communicator> net(std::in_place, meeting());
       std::vector<float> x(n, 1.0F);
       auto call = spar::start_allreduce(*net, std::span(x), spar::ring{});
       std::vector<float> y(10, 1.0F);
@@ -180,7 +154,7 @@ TEST(mpi_errors, a_handle_may_outlive_its_communicator) {
       for (auto* its : {&call, &second}) {
         try {
           its->wait();
-          EXPECT_NE(world.rank(), 0); // a call may end in time on another rank
+          if (over_mpi) EXPECT_NE(world.rank(), 0); // a call may end in time on another rank
         } catch (const spar::peer_failed& e) {
           EXPECT_NE(std::string(e.what()).find("was destroyed while a call was in flight"), std::string::npos)
               << e.what();
@@ -191,12 +165,12 @@ TEST(mpi_errors, a_handle_may_outlive_its_communicator) {
 }
 
 /// Rank 0 leaves after two broadcasts, and the others wait for a third.
-TEST(mpi_errors, a_root_that_leaves_at_once_ends_only_the_calls_that_it_has_not_made) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_root_that_leaves_at_once_ends_only_the_calls_that_it_has_not_made) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   for (const std::size_t n : {10U, 500'000U}) {
     for (const bool is_named : {false, true}) {
-      std::optional<spar::mpi> net(std::in_place, MPI_COMM_WORLD);
+      std::optional<communicator> net(std::in_place, meeting());
       if (net->rank() != 0) usleep(20'000); // rank 0 leaves first
       std::string text;
       try {
@@ -223,10 +197,10 @@ TEST(mpi_errors, a_root_that_leaves_at_once_ends_only_the_calls_that_it_has_not_
 }
 
 /// Rank 0 takes rank 1 for the root of a broadcast, which the others receive from rank 2 before they leave.
-TEST(mpi_errors, after_a_call_with_another_root_the_roots_are_named) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, after_a_call_with_another_root_the_roots_are_named) {
+  communicator world(meeting());
   if (world.size() < 3) return;
-  spar::mpi net = world.split(world.rank() / 3, world.rank());
+  communicator net = world.split(world.rank() / 3, world.rank());
   if (world.rank() >= 3) return;
   std::vector<float> x(10);
   std::string text;
@@ -241,12 +215,12 @@ TEST(mpi_errors, after_a_call_with_another_root_the_roots_are_named) {
 }
 
 /// Rank 0 leaves without the message for which rank 1 waits, although both have made the same call.
-TEST(mpi_errors, a_rank_that_leaves_without_a_message_ends_the_wait_for_it) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_rank_that_leaves_without_a_message_ends_the_wait_for_it) {
+  communicator world(meeting());
   if (world.size() < 2) return;
-  spar::mpi inner = world.split(world.rank() / 2, world.rank());
+  communicator inner = world.split(world.rank() / 2, world.rank());
   if (world.rank() >= 2) return;
-  spar::faulty<spar::mpi> net(inner, {{.what = spar::fault::kind::drop, .message = 0}});
+  spar::faulty<communicator> net(inner, {{.what = spar::fault::kind::drop, .message = 0}});
   std::vector<float> x(10);
   std::string text;
   try {
@@ -260,9 +234,9 @@ TEST(mpi_errors, a_rank_that_leaves_without_a_message_ends_the_wait_for_it) {
   }
 }
 
-TEST(mpi_errors, after_an_agreed_leave_every_call_is_refused) {
+TEST(processes_errors, after_an_agreed_leave_every_call_is_refused) {
   for (int attempt = 0; attempt < 3; ++attempt) {
-    spar::mpi net{MPI_COMM_WORLD};
+    communicator net(meeting());
     std::vector<float> x(attempt == 0 ? 10U : 500'000U, 1.0F);
     spar::allreduce(net, std::span(x));
     spar::leave(net);
@@ -273,55 +247,22 @@ TEST(mpi_errors, after_an_agreed_leave_every_call_is_refused) {
   }
 }
 
-int freed = 0; // communicators with the attribute of the next test
-
-/// MPI calls the function of an attribute when it frees the communicator.
-TEST(mpi_errors, failed_communicators_are_freed) {
-  int key = MPI_KEYVAL_INVALID;
-  const auto count = [](MPI_Comm, int, void*, void*) {
-    ++freed;
-    return MPI_SUCCESS;
-  };
-  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, count, &key, nullptr);
-  constexpr int communicators = 6;
-  for (int i = 0; i < communicators; ++i) {
-    spar::mpi net{MPI_COMM_WORLD};
-    MPI_Comm_set_attr(net.communicator(), key, nullptr);
-    if (i % 3 == 0) {
-      spar::abort(net, "enough");
-    } else { // calls that some ranks end early, with messages in flight
-      std::vector<float> x(i % 2 == 0 ? 10U : 500'000U, 1.0F);
-      if (net.rank() == 0) x.resize(x.size() - 1);
-      try {
-        spar::allreduce(net, std::span(x));
-      } catch (const spar::error&) {
-      }
-    }
-  }
-  for (int least = 0, attempt = 0; least < communicators && attempt < 1000; ++attempt) {
-    const spar::mpi later{MPI_COMM_WORLD}; // its constructor receives the last messages of the others
-    MPI_Allreduce(&freed, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  }
-  EXPECT_EQ(freed, communicators);
-  MPI_Comm_free_keyval(&key);
-}
-
 /// Mean time to create and to destroy a communicator that `fail` kills in between.
 template <class Fail>
 double seconds_of_a_dead_communicator(Fail fail) {
-  spar::mpi world{MPI_COMM_WORLD};
-  const double start = spar::mpi::now();
+  communicator world(meeting());
+  const double start = now();
   constexpr int communicators = 8;
   for (int i = 0; i < communicators; ++i) {
-    spar::mpi all = world.split(0, world.rank());
+    communicator all = world.split(0, world.rank());
     fail(all);
   }
-  return (spar::mpi::now() - start) / communicators;
+  return (now() - start) / communicators;
 }
 
 /// A rank on its own would listen for a second.
-TEST(mpi_errors, all_ranks_let_go_of_a_dead_communicator_at_once) {
-  EXPECT_LT(seconds_of_a_dead_communicator([](spar::mpi& all) {
+TEST(processes_errors, all_ranks_let_go_of_a_dead_communicator_at_once) {
+  EXPECT_LT(seconds_of_a_dead_communicator([](communicator& all) {
               if (all.rank() == 0) spar::abort(all, "enough");
               while (!all.dead()) all.progress(false);
             }),
@@ -329,17 +270,17 @@ TEST(mpi_errors, all_ranks_let_go_of_a_dead_communicator_at_once) {
 }
 
 /// The same for ranks that have made no call since the failure of another rank.
-TEST(mpi_errors, what_was_not_heard_in_a_call_is_heard_at_the_end) {
-  EXPECT_LT(seconds_of_a_dead_communicator([](spar::mpi& all) {
+TEST(processes_errors, what_was_not_heard_in_a_call_is_heard_at_the_end) {
+  EXPECT_LT(seconds_of_a_dead_communicator([](communicator& all) {
               if (all.rank() == 0) spar::abort(all, "enough");
-              MPI_Barrier(MPI_COMM_WORLD);
+              wait_for_all();
             }),
             0.5);
 }
 
 /// A rank that fails receives the messages in flight to it, so that senders need not give up after a second.
-TEST(mpi_errors, what_is_on_its_way_to_a_rank_that_fails_leaves_at_once) {
-  EXPECT_LT(seconds_of_a_dead_communicator([](spar::mpi& all) {
+TEST(processes_errors, what_is_on_its_way_to_a_rank_that_fails_leaves_at_once) {
+  EXPECT_LT(seconds_of_a_dead_communicator([](communicator& all) {
               std::vector<float> x(2'000'000, 1.0F);
               if (all.rank() == 0) {
                 usleep(50'000);
@@ -351,24 +292,11 @@ TEST(mpi_errors, what_is_on_its_way_to_a_rank_that_fails_leaves_at_once) {
             0.5);
 }
 
-/// Ending of a call that cannot succeed: the text of its error, and the seconds until then.
-template <class Call>
-std::pair<std::string, double> ending_of(Call call) {
-  const double start = spar::mpi::now();
-  std::string text = "no error";
-  try {
-    call();
-  } catch (const std::exception& e) {
-    text = e.what();
-  }
-  return {text, spar::mpi::now() - start};
-}
-
 /// A stopped process may be anywhere in its code, and its host still accepts messages for it.
-TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
+  communicator world(meeting());
   if (world.size() < 2) return;
-  spar::mpi all = world.split(0, world.rank());
+  communicator all = world.split(0, world.rank());
   all.set_deadline(0.5);
   std::vector<float> x(500'000, 1.0F);
   if (all.rank() == 1) {
@@ -380,7 +308,7 @@ TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
       _exit(0);
     }
     const double begin = all.now() + 0.1; // by then the other ranks no longer need this process for the split
-    for (int flag = 0; all.now() < begin;) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    while (all.now() < begin) serve_others();
     auto call = spar::start_allreduce(all, std::span(x), spar::ring{}); // its first message is in flight
     raise(SIGSTOP);
     (void)ending_of([&] { call.wait(); }); // the other ranks have given up by now
@@ -391,14 +319,14 @@ TEST(mpi_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
     EXPECT_NE(text.find("0.5 s"), std::string::npos) << text;
     EXPECT_LT(seconds, 0.5 + 2); // 2 s allow for a busy machine
   }
-  MPI_Barrier(MPI_COMM_WORLD);
+  wait_for_all();
 }
 
-TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   for (const std::size_t n : {10U, 50'000U}) {
-    spar::mpi all = world.split(0, world.rank());
+    communicator all = world.split(0, world.rank());
     all.set_deadline(0.2);
     std::vector<float> x(n, 1.0F);
     if (all.rank() != 1) {
@@ -406,42 +334,42 @@ TEST(mpi_errors, a_silent_rank_is_named_when_the_deadline_is_over) {
       EXPECT_NE(text.find("0.2 s"), std::string::npos) << text;
       EXPECT_LT(seconds, 0.2 + 2);
     }
-    MPI_Barrier(MPI_COMM_WORLD); // messages to the silent rank stay in memory until it destroys the communicator
+    wait_for_all(); // messages to the silent rank stay in memory until it destroys the communicator
   }
 }
 
-TEST(mpi_errors, a_rank_that_aborts_is_not_waited_for_in_a_split) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_rank_that_aborts_is_not_waited_for_in_a_split) {
+  communicator world(meeting());
   if (world.size() < 2) return;
-  spar::mpi all = world.split(0, world.rank());
+  communicator all = world.split(0, world.rank());
   const auto [text, seconds] = ending_of([&] {
     if (all.rank() == 1) spar::abort(all, "enough");
-    const spar::mpi part = all.split(0, 0);
+    const communicator part = all.split(0, 0);
   });
   EXPECT_NE(text.find("enough"), std::string::npos) << text;
   EXPECT_LT(seconds, 5);
 }
 
-TEST(mpi_errors, a_rank_that_has_left_is_not_waited_for_in_a_split) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_rank_that_has_left_is_not_waited_for_in_a_split) {
+  communicator world(meeting());
   if (world.size() < 2) return;
-  std::optional<spar::mpi> net(std::in_place, MPI_COMM_WORLD);
+  std::optional<communicator> net(std::in_place, meeting());
   if (world.rank() == 0) return net.reset();
-  const auto [text, seconds] = ending_of([&] { const spar::mpi part = net->split(0, 0); });
+  const auto [text, seconds] = ending_of([&] { const communicator part = net->split(0, 0); });
   EXPECT_NE(text.find("rank 0 has left, but rank "), std::string::npos) << text;
   EXPECT_LT(seconds, 5);
 }
 
-TEST(mpi_errors, a_rank_that_does_not_come_to_a_split_is_waited_for_until_the_deadline) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, a_rank_that_does_not_come_to_a_split_is_waited_for_until_the_deadline) {
+  communicator world(meeting());
   if (world.size() < 2) return;
-  spar::mpi all = world.split(0, world.rank());
+  communicator all = world.split(0, world.rank());
   all.set_deadline(0.2);
   const auto [text, seconds] = ending_of([&] {
-    if (all.rank() == 1) MPI_Barrier(MPI_COMM_WORLD);
-    const spar::mpi part = all.split(0, 0);
+    if (all.rank() == 1) wait_for_all();
+    const communicator part = all.split(0, 0);
   });
-  if (all.rank() != 1) MPI_Barrier(MPI_COMM_WORLD);
+  if (all.rank() != 1) wait_for_all();
   EXPECT_NE(text.find("0.2 s for all other ranks to call split"), std::string::npos) << text;
   EXPECT_LT(seconds, 0.2 + 2);
 }
@@ -462,13 +390,13 @@ struct adds_until_the_disk_is_full {
 };
 
 /// The operation fails while large messages of the call are in flight, which the rank must cancel.
-TEST(mpi_errors, the_reason_of_an_operation_reaches_every_rank) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_errors, the_reason_of_an_operation_reaches_every_rank) {
+  communicator world(meeting());
   const spar::rank_t failing = world.size() - 1;
   if (failing == 0) return;
   for (const bool by_ring : {true, false}) {
     for (const std::uint64_t call : {1U, 30'000U, 90'000U}) {
-      spar::mpi all = world.split(0, world.rank());
+      communicator all = world.split(0, world.rank());
       std::vector<float> x(200'000, 1.0F);
       adds_until_the_disk_is_full::calls_left = all.rank() == failing ? call : 0;
       const auto [text, seconds] = ending_of([&] {
@@ -487,13 +415,13 @@ TEST(mpi_errors, the_reason_of_an_operation_reaches_every_rank) {
   adds_until_the_disk_is_full::calls_left = 0;
 }
 
-TEST(mpi_errors, a_dead_communicator_is_not_split) {
-  spar::mpi world{MPI_COMM_WORLD};
-  spar::mpi all = world.split(0, world.rank());
-  const spar::mpi group = all.split(all.rank() % 2, 0);
+TEST(processes_errors, a_dead_communicator_is_not_split) {
+  communicator world(meeting());
+  communicator all = world.split(0, world.rank());
+  const communicator group = all.split(all.rank() % 2, 0);
   spar::abort(all, "enough");
   try {
-    const spar::mpi part = all.split(0, 0);
+    const communicator part = all.split(0, 0);
     ADD_FAILURE() << "no error";
   } catch (const spar::peer_failed& e) {
     EXPECT_NE(std::string(e.what()).find("enough"), std::string::npos) << e.what();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ok-Topk with its state gives the same results over MPI as for ranks in one process, also with other storages, on
-// rows, and with pruning.
+// Ok-Topk with its state gives the same results over processes as for ranks in one process, also with other storages,
+// on rows, and with pruning.
+#include "support/processes.hpp"
+
 #include <spar/collective/topk/pruned_owners.hpp>
-#include <spar/mpi.hpp>
 #include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +54,7 @@ std::vector<float> train(Net& net) {
 }
 
 template <class Reducer>
-std::vector<float> train_in_process(const spar::mpi& like) {
+std::vector<float> train_in_process(const communicator& like) {
   std::vector<std::vector<float>> of_rank(static_cast<std::size_t>(like.size()));
   spar::thread_group group{like.size()};
   group.run([&](spar::threads& net) { of_rank[static_cast<std::size_t>(net.rank())] = train<Reducer>(net); });
@@ -62,7 +62,7 @@ std::vector<float> train_in_process(const spar::mpi& like) {
 }
 
 template <class Reducer>
-class mpi_ok_topk : public testing::Test {};
+class processes_ok_topk : public testing::Test {};
 using spar::storage::coded;
 using reducers = testing::Types<
 #if SPAR_ALL_CASES
@@ -70,16 +70,16 @@ using reducers = testing::Types<
     reducer<spar::row<float, 8>, coded<>, spar::balanced_owners>,
 #endif
     spar::ok_topk<float>>;
-TYPED_TEST_SUITE(mpi_ok_topk, reducers);
+TYPED_TEST_SUITE(processes_ok_topk, reducers);
 
-TYPED_TEST(mpi_ok_topk, gives_what_ranks_in_one_process_get) {
-  spar::mpi net{MPI_COMM_WORLD};
+TYPED_TEST(processes_ok_topk, gives_what_ranks_in_one_process_get) {
+  communicator net(meeting());
   EXPECT_EQ(train<TypeParam>(net), train_in_process<TypeParam>(net));
 }
 
 /// Pruning changes no bit.
-TEST(mpi_pruned_owners, gives_what_ok_topk_gets_in_one_process) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_pruned_owners, gives_what_ok_topk_gets_in_one_process) {
+  communicator net(meeting());
   const auto pruned = train<reducer<float, coded<>, spar::pruned_owners>>(net);
   EXPECT_EQ(pruned, train_in_process<spar::ok_topk<float>>(net));
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compressed allreduces over MPI: the same bits on all ranks as between threads, whose results other tests check.
-#include <spar/mpi.hpp>
+// Compressed allreduces over processes: the same bits on all ranks as between threads, whose results other tests check.
+#include "support/processes.hpp"
+
 #include <spar/storage/named_codec.hpp>
 #include <spar/tolerance.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <cmath>
 #include <cstddef>
@@ -51,23 +51,23 @@ std::vector<std::vector<float>> all_results(Net& net, const spar::tree& topology
   return results;
 }
 
-TEST(mpi_compressed, has_the_bits_that_threads_have) {
-  spar::mpi net{MPI_COMM_WORLD}; // its first call has the same number as between threads, on which the rounding depends
-  const spar::tree topology = spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD));
-  const auto over_mpi = all_results(net, topology);
+TEST(processes_compressed, has_the_bits_that_threads_have) {
+  communicator net(meeting()); // its first call has the same number as between threads, on which the rounding depends
+  const spar::tree topology = spar::tree_of_hosts(hosts_of_all(net));
+  const auto own = all_results(net, topology);
   std::vector<std::vector<std::vector<float>>> among_threads(static_cast<std::size_t>(net.size()));
   spar::thread_group group(net.size());
   group.run(
-      [&](spar::threads& own) { among_threads[static_cast<std::size_t>(own.rank())] = all_results(own, topology); });
-  ASSERT_EQ(over_mpi.size(), among_threads[0].size());
-  for (std::size_t c = 0; c < over_mpi.size(); ++c) {
-    ASSERT_EQ(over_mpi[c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
+      [&](spar::threads& one) { among_threads[static_cast<std::size_t>(one.rank())] = all_results(one, topology); });
+  ASSERT_EQ(own.size(), among_threads[0].size());
+  for (std::size_t c = 0; c < own.size(); ++c) {
+    ASSERT_EQ(own[c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
     ASSERT_EQ(among_threads[0][c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
   }
 }
 
-TEST(mpi_compressed, counts_what_it_saves) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_compressed, counts_what_it_saves) {
+  communicator net(meeting());
   auto x = brought(net.rank(), 40'000);
   spar::allreduce(net, std::span(x), spar::compose(spar::storage::as_bfloat16{}, spar::ring{}));
   const spar::statistics& cost = net.last_call();
@@ -79,8 +79,8 @@ TEST(mpi_compressed, counts_what_it_saves) {
   EXPECT_LE(cost.codec_seconds, cost.seconds);
 }
 
-TEST(mpi_compressed, keeps_a_tolerance) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_compressed, keeps_a_tolerance) {
+  communicator net(meeting());
   constexpr std::size_t n = 5000;
   std::vector<double> exact(n);
   for (spar::rank_t r = 0; r < net.size(); ++r) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// FlexReduce over MPI: the hosts that MPI reports, and sums over the tree of these hosts and over other trees.
-#include <spar/mpi.hpp>
+// FlexReduce over processes: sums over the tree of their hosts and over other trees.
+#include "support/processes.hpp"
+
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,7 +16,7 @@
 namespace spar_test {
 namespace {
 
-void expect_sums(spar::mpi& net, const spar::tree& topology) {
+void expect_sums(communicator& net, const spar::tree& topology) {
   const spar::tree_plans plans(topology);
   for (const std::size_t n : {0U, 3U, 1000U, 100'000U}) {
     const spar::flex_plan plan(topology, n);
@@ -55,23 +56,26 @@ void expect_sums(spar::mpi& net, const spar::tree& topology) {
   }
 }
 
-TEST(mpi_flexreduce, over_the_hosts_that_share_memory) {
-  spar::mpi net{MPI_COMM_WORLD};
-  const std::vector<spar::rank_t> hosts = spar::hosts_of(MPI_COMM_WORLD);
+TEST(processes_flexreduce, over_the_hosts_that_share_memory) {
+  communicator net(meeting());
+  const std::vector<spar::rank_t> hosts = hosts_of_all(net);
   ASSERT_EQ(hosts.size(), static_cast<std::size_t>(net.size()));
+#ifdef SPAR_WITH_MPI
   MPI_Comm here = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
   int neighbours = 0;
   MPI_Comm_size(here, &neighbours);
   MPI_Comm_free(&here);
-  int alike = 0;
-  for (const spar::rank_t h : hosts) alike += h == hosts[static_cast<std::size_t>(net.rank())] ? 1 : 0;
+#else
+  const int neighbours = number_of_processes(); // all are on this host
+#endif
+  const auto alike = std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(net.rank())]);
   EXPECT_EQ(alike, neighbours);
   expect_sums(net, spar::tree_of_hosts(hosts));
 }
 
-TEST(mpi_flexreduce, over_other_trees) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_flexreduce, over_other_trees) {
+  communicator net(meeting());
   expect_sums(net, spar::tree::flat(net.size()));
   spar::tree_node uneven; // the first rank alone, the others on a host
   uneven.children.push_back({.rank = 0});
@@ -81,9 +85,9 @@ TEST(mpi_flexreduce, over_other_trees) {
 }
 
 /// The values are whole numbers, so that sums do not depend on the order, and differ, so that there are no ties.
-TEST(mpi_flexreduce, ok_topk_over_a_tree_has_the_result_of_the_flat_one) {
-  spar::mpi net{MPI_COMM_WORLD};
-  const spar::tree_plans plans(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)));
+TEST(processes_flexreduce, ok_topk_over_a_tree_has_the_result_of_the_flat_one) {
+  communicator net(meeting());
+  const spar::tree_plans plans(spar::tree_of_hosts(hosts_of_all(net)));
   const spar::selector::threshold_reuse select{.density = 0.02, .period = 2, .epsilon = 0};
   spar::ok_topk<double> flat{{.select = select, .by = {.tau = 2}}};
   spar::ok_topk<double, std::uint32_t, spar::on_tree> over_tree{

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// After one call over MPI, calls that are no larger allocate nothing from the transport's memory resource.
+// After one call over processes, calls that are no larger allocate nothing from the transport's memory resource.
 #include "support/compositions.hpp"
 #include "support/counting_resource.hpp"
+#include "support/processes.hpp"
 #include "support/repeated_calls.hpp"
 #include "support/streams.hpp"
 
 #include <spar/collective/topk/pruned_owners.hpp>
-#include <spar/mpi.hpp>
 #include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using inputs = std::vector<contribution<T, index>>;
 template <class Algorithm, class T = float>
 struct sparse_allreduce {
   const inputs<T>* mine;
-  auto operator()(spar::mpi& net) const {
+  auto operator()(communicator& net) const {
     return spar::start_allreduce(net, (*mine)[static_cast<std::size_t>(net.rank())].view(), Algorithm{});
   }
 };
@@ -34,13 +34,13 @@ struct sparse_allreduce {
 template <class Algorithm>
 struct dense_allreduce {
   std::vector<float>* x;
-  auto operator()(spar::mpi& net) const { return spar::start_allreduce(net, std::span<float>(*x), Algorithm{}); }
+  auto operator()(communicator& net) const { return spar::start_allreduce(net, std::span<float>(*x), Algorithm{}); }
 };
 
 template <class Call>
 void expect_none_after_one(const Call& call, const Call& smaller) {
   counting_resource upstream;
-  spar::mpi net(MPI_COMM_WORLD, {.memory = &upstream});
+  communicator net(meeting(), {.memory = &upstream});
   const auto run = [&](const repeated<Call>& program) { spar::run_until_done(net, program(net)); };
   run({call, 1});
   const std::uint64_t before = upstream.allocations();
@@ -55,7 +55,7 @@ void expect_none_after_one(const Call& call, const Call& smaller) {
 }
 
 template <class Algorithm>
-class mpi_allocations : public testing::Test {};
+class processes_allocations : public testing::Test {};
 using algorithms =
     joined<testing::Types, stream_schedules,
            std::tuple<
@@ -63,12 +63,11 @@ using algorithms =
                stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
 #endif
                quantised_split<8>>>;
-TYPED_TEST_SUITE(mpi_allocations, algorithms);
+TYPED_TEST_SUITE(processes_allocations, algorithms);
 
 template <class Algorithm, class T>
 void expect_no_sparse_allocations(std::uint64_t n) {
-  int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const spar::rank_t ranks = number_of_processes();
   for (const pattern shape : {pattern::random, pattern::identical, pattern::dense}) {
     SCOPED_TRACE(testing::Message() << shape << ", n = " << n);
     const inputs<T> mine = contributions<T, index>(shape, ranks, n, 1, exact_value<T>);
@@ -77,13 +76,13 @@ void expect_no_sparse_allocations(std::uint64_t n) {
   }
 }
 
-TYPED_TEST(mpi_allocations, none_after_the_first_call) {
+TYPED_TEST(processes_allocations, none_after_the_first_call) {
   expect_no_sparse_allocations<TypeParam, float>(1000);
   expect_no_sparse_allocations<TypeParam, float>(100'000);
 }
 
 #if SPAR_ALL_CASES
-TEST(mpi_allocations_of_rows, none_after_the_first_call) {
+TEST(processes_allocations_of_rows, none_after_the_first_call) {
   expect_no_sparse_allocations<stored<spar::storage::coded<>, spar::ssar_split>, spar::row<float, 8>>(10'000);
 }
 
@@ -92,7 +91,7 @@ template <class Reducer>
 struct ok_topk_calls {
   Reducer* reduce;
   const std::vector<float>* x;
-  auto operator()(spar::mpi& net) const {
+  auto operator()(communicator& net) const {
     using T = typename Reducer::value_type;
     if constexpr (spar::is_row<T>)
       return reduce->start_reduce(net, spar::rows<spar::width_of<T>>(*x));
@@ -104,8 +103,7 @@ struct ok_topk_calls {
 template <class T, class Schedule>
 void expect_no_allocations_of_ok_topk(std::uint64_t k) {
   using algorithm = spar::composition<spar::selector::threshold_reuse, spar::storage::coded<>, spar::flat, Schedule>;
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const spar::rank_t rank = rank_of_process();
   std::vector<float> x(6000);
   for (std::size_t i = static_cast<std::size_t>(rank % 3); i < x.size(); i += 20) x[i] = static_cast<float>(i % 7) + 1;
   spar::error_feedback<T, algorithm> reduce({.select = {.k = k, .period = 3}});
@@ -113,7 +111,7 @@ void expect_no_allocations_of_ok_topk(std::uint64_t k) {
   expect_none_after_one(call, call);
 }
 
-TEST(mpi_allocations_of_ok_topk, none_after_the_first_call) {
+TEST(processes_allocations_of_ok_topk, none_after_the_first_call) {
   expect_no_allocations_of_ok_topk<float, spar::balanced_owners>(1000);
   expect_no_allocations_of_ok_topk<float, spar::pruned_owners>(1000);
   expect_no_allocations_of_ok_topk<spar::row<float, 8>, spar::balanced_owners>(500);
@@ -130,7 +128,7 @@ void expect_no_dense_allocations() {
   }
 }
 
-TEST(mpi_dense_allocations, none_after_the_first_call) {
+TEST(processes_dense_allocations, none_after_the_first_call) {
   expect_no_dense_allocations<spar::recursive_doubling>();
   expect_no_dense_allocations<spar::ring>();
   expect_no_dense_allocations<spar::rabenseifner>();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages of more than 2 GiB, beyond what MPI's int counts; needs about 7 GiB of memory on 2 ranks.
-#include <spar/mpi.hpp>
+// Messages of more than 2 GiB, beyond what an int counts; needs about 7 GiB of memory on 2 ranks.
+
+#include "support/processes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +10,11 @@
 #include <span>
 #include <vector>
 
+namespace spar_test {
 namespace {
 
-TEST(mpi_large_messages, beyond_two_gibibytes) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_large_messages, beyond_two_gibibytes) {
+  communicator net(meeting());
   ASSERT_EQ(net.size(), 2);
   constexpr std::size_t n = (std::size_t{1} << 31) + 12'345;
   std::vector<std::uint32_t> x((n + 3) / 4);
@@ -27,3 +29,4 @@ TEST(mpi_large_messages, beyond_two_gibibytes) {
 }
 
 } // namespace
+} // namespace spar_test

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fields over MPI: the same bits on all ranks as between threads, whose results other tests check; and ranks whose
-// shapes differ.
-#include <spar/mpi.hpp>
+// Fields over processes: the same bits on all ranks as between threads, whose results other tests check; and ranks
+// whose shapes differ.
+#include "support/processes.hpp"
+
 #include <spar/storage/zfp_field.hpp>
 #include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <cmath>
 #include <cstddef>
@@ -57,25 +57,25 @@ std::vector<std::vector<float>> all_results(Net& net, const spar::tree_plans& pl
   return results;
 }
 
-TEST(mpi_zfp_field, has_the_bits_that_threads_have) {
-  spar::mpi net{MPI_COMM_WORLD};
-  const spar::tree_plans plans(spar::tree_of_hosts(spar::hosts_of(MPI_COMM_WORLD)));
-  const auto over_mpi = all_results(net, plans);
+TEST(processes_zfp_field, has_the_bits_that_threads_have) {
+  communicator net(meeting());
+  const spar::tree_plans plans(spar::tree_of_hosts(hosts_of_all(net)));
+  const auto own = all_results(net, plans);
   std::vector<std::vector<std::vector<float>>> among_threads(static_cast<std::size_t>(net.size()));
   spar::thread_group group(net.size());
-  group.run([&](spar::threads& own) { among_threads[static_cast<std::size_t>(own.rank())] = all_results(own, plans); });
-  ASSERT_EQ(over_mpi.size(), among_threads[0].size());
-  for (std::size_t c = 0; c < over_mpi.size(); ++c) {
-    ASSERT_EQ(over_mpi[c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
-    ASSERT_EQ(among_threads[0][c], over_mpi[c]) << "call " << c;
+  group.run([&](spar::threads& one) { among_threads[static_cast<std::size_t>(one.rank())] = all_results(one, plans); });
+  ASSERT_EQ(own.size(), among_threads[0].size());
+  for (std::size_t c = 0; c < own.size(); ++c) {
+    ASSERT_EQ(own[c], among_threads[static_cast<std::size_t>(net.rank())][c]) << "call " << c;
+    ASSERT_EQ(among_threads[0][c], own[c]) << "call " << c;
   }
 }
 
 /// A rank with another shape of as many values ends in `mismatch`, or because another rank has.
-TEST(mpi_zfp_field, shapes_that_differ_end_the_call) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_zfp_field, shapes_that_differ_end_the_call) {
+  communicator world(meeting());
   if (world.size() < 2) return;
-  spar::mpi net = world.split(0, world.rank());
+  communicator net = world.split(0, world.rank());
   field store{.shape = {7, 5, 60}, .accuracy = 0.001};
   if (net.rank() == 1) store.shape = {5, 7, 60};
   std::vector<float> x(2100, 1);
@@ -87,8 +87,13 @@ TEST(mpi_zfp_field, shapes_that_differ_end_the_call) {
     mismatches = 1;
   } catch (const spar::peer_failed&) {
   }
-  MPI_Allreduce(MPI_IN_PLACE, &mismatches, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  EXPECT_GT(mismatches, 0);
+  int of_all = 0;
+  for (spar::rank_t r = 0; r < world.size(); ++r) {
+    int its = mismatches;
+    take_from(r, std::span(&its, 1));
+    of_all += its;
+  }
+  EXPECT_GT(of_all, 0);
 }
 
 } // namespace

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Over MPI: hundreds of calls in flight, in a different order on each rank, and progress by a thread.
+// Over processes: hundreds of calls in flight, in a different order on each rank, and progress by a thread.
 #include "support/extent.hpp"
-
-#include <spar/mpi.hpp>
+#include "support/processes.hpp"
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,16 +22,16 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Two hundred named calls, small and large, started in a different order on each rank.
-void many_named_calls(spar::mpi& net, std::uint64_t seed) {
+void many_named_calls(communicator& net, std::uint64_t seed) {
   constexpr std::size_t calls = 200;
   std::vector<std::size_t> order(calls);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937_64 random(seed * 100 + static_cast<std::uint64_t>(net.rank()));
   std::shuffle(order.begin(), order.end(), random);
   std::vector<std::vector<float>> x(calls);
-  std::vector<spar::pending<spar::mpi, void>> started;
+  std::vector<spar::pending<communicator, void>> started;
   for (const std::size_t c : order) {
-    x[c].assign(c % 20 == 0 ? 5000 : 1 + c, static_cast<float>(c));
+    x[c].assign(c % 20 == 0 ? (over_mpi ? 5000 : 50'000) : 1 + c, static_cast<float>(c));
     started.push_back(spar::start_allreduce(net, spar::named{"layer " + std::to_string(c)}, std::span(x[c])));
   }
   for (auto& call : started) call.wait();
@@ -42,19 +40,19 @@ void many_named_calls(spar::mpi& net, std::uint64_t seed) {
   }
 }
 
-TEST(mpi_named, two_hundred_in_flight_in_another_order_on_each_rank) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_named, two_hundred_in_flight_in_another_order_on_each_rank) {
+  communicator net(meeting());
   const std::uint64_t orders = is_full() ? 100 : 5;
   for (std::uint64_t seed = 0; seed < orders; ++seed) many_named_calls(net, seed);
 }
 
-TEST(mpi_split, goes_on_with_calls_in_flight_and_again_and_again) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_split, goes_on_with_calls_in_flight_and_again_and_again) {
+  communicator net(meeting());
   std::vector<float> x(200'000, 1.0F);
   auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
   for (int i = 0; i < 5; ++i) {
     if (net.rank() == i % net.size()) std::this_thread::sleep_for(10ms);
-    spar::mpi half = net.split(net.rank() % 2, 0);
+    communicator half = net.split(net.rank() % 2, 0);
     float one = 1;
     spar::allreduce(half, std::span(&one, 1));
     EXPECT_EQ(one, static_cast<float>(half.size()));
@@ -63,8 +61,8 @@ TEST(mpi_split, goes_on_with_calls_in_flight_and_again_and_again) {
   EXPECT_EQ(x[0], static_cast<float>(net.size()));
 }
 
-TEST(mpi_progress_thread, splits) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_progress_thread, splits) {
+  communicator net(meeting());
   const spar::progress_thread progress(net);
   std::vector<float> x(200'000, 1.0F);
   auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
@@ -73,8 +71,8 @@ TEST(mpi_progress_thread, splits) {
   EXPECT_EQ(x[0], static_cast<float>(net.size()));
 }
 
-TEST(mpi_progress_thread, many_calls) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_progress_thread, many_calls) {
+  communicator net(meeting());
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     const spar::progress_thread progress(net);
     many_named_calls(net, seed);
@@ -85,26 +83,23 @@ TEST(mpi_progress_thread, many_calls) {
   many_named_calls(net, 7); // and again without the thread
 }
 
-TEST(mpi_progress_thread, calls_go_on_while_the_application_is_elsewhere) {
-  spar::mpi net{MPI_COMM_WORLD};
-  const spar::mpi told{MPI_COMM_WORLD}; // the others report their completion here
+TEST(processes_progress_thread, calls_go_on_while_the_application_is_elsewhere) {
+  communicator net(meeting());
   std::vector<float> x(50'000, 1.0F);
   if (net.rank() != 0) { // their calls need rank 0 in every round
     spar::allreduce(net, std::span(x), spar::ring{});
-    MPI_Send(nullptr, 0, MPI_BYTE, 0, 1, told.communicator());
+    wait_for_all();
   } else {
     const spar::progress_thread progress(net);
     auto call = spar::start_allreduce(net, std::span(x), spar::ring{});
-    for (int others = net.size() - 1; others > 0; --others) { // calls nothing of spar
-      MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 1, told.communicator(), MPI_STATUS_IGNORE);
-    }
+    wait_for_all(); // calls nothing of this communicator
     call.wait();
   }
   EXPECT_EQ(x, std::vector<float>(50'000, static_cast<float>(net.size())));
 }
 
-TEST(mpi_progress_thread, rests_and_is_there_again) {
-  spar::mpi net{MPI_COMM_WORLD};
+TEST(processes_progress_thread, rests_and_is_there_again) {
+  communicator net(meeting());
   const spar::progress_thread progress(net, {.idle = 0.01, .pause = 1e-3});
   for (int round = 0; round < 3; ++round) {
     std::this_thread::sleep_for(50ms); // by now the thread polls less often

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults of messages over MPI: each rank ends with the right result or the right error; and a trace of the messages.
-#include <spar/mpi.hpp>
+// Faults of messages over processes: each rank ends with the right result or the right error; and a trace of the
+// messages.
+#include "support/processes.hpp"
+
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
 
@@ -20,10 +22,10 @@ constexpr spar::rank_t faulty_rank = 1;
 
 /// Makes two allreduces in place, in which rank 1 has the fault. Returns the error, or an empty text for the right
 /// results.
-std::string error_of_two_calls(spar::mpi& all, std::size_t n, const spar::fault& fault, double deadline) {
+std::string error_of_two_calls(communicator& all, std::size_t n, const spar::fault& fault, double deadline) {
   std::vector<spar::fault> plan;
   if (all.rank() == faulty_rank) plan = {fault};
-  spar::faulty<spar::mpi> net(all, plan);
+  spar::faulty<communicator> net(all, plan);
   net.set_deadline(deadline);
   net.set_checksums(true);
   std::string text;
@@ -45,33 +47,33 @@ std::string error_of_two_calls(spar::mpi& all, std::size_t n, const spar::fault&
   return text;
 }
 
-TEST(mpi_faults, every_rank_ends_in_an_error) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_faults, every_rank_ends_in_an_error) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   for (const std::size_t n : sizes) {
     for (const kind what : {kind::corrupt_header, kind::corrupt_payload, kind::drop, kind::crash}) {
       SCOPED_TRACE(testing::Message() << "n = " << n << ", fault " << static_cast<int>(what));
       const bool is_silent = what == kind::drop || what == kind::crash;
-      spar::mpi all = world.split(0, world.rank());
+      communicator all = world.split(0, world.rank());
       EXPECT_NE(error_of_two_calls(all, n, {.what = what, .bit = 77}, is_silent ? 0.3 : 60), "");
-      MPI_Barrier(MPI_COMM_WORLD); // messages to a failed rank stay in memory until it destroys the communicator
+      wait_for_all(); // messages to a failed rank stay in memory until it destroys the communicator
     }
   }
 }
 
-TEST(mpi_faults, a_delay_does_no_harm) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_faults, a_delay_does_no_harm) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   for (const std::size_t n : sizes) {
-    spar::mpi all = world.split(0, world.rank());
+    communicator all = world.split(0, world.rank());
     EXPECT_EQ(error_of_two_calls(all, n, {.what = kind::delay, .seconds = 0.05}, 60), "");
-    MPI_Barrier(MPI_COMM_WORLD);
+    wait_for_all();
   }
 }
 
-TEST(mpi_faults, messages_are_traced) {
-  spar::mpi world{MPI_COMM_WORLD};
-  spar::tracing<spar::mpi> net(world);
+TEST(processes_faults, messages_are_traced) {
+  communicator world(meeting());
+  spar::tracing<communicator> net(world);
   for (const std::size_t n : sizes) {
     std::vector<float> x(n, 1.0F);
     spar::allreduce(net, std::span(x), spar::ring{});

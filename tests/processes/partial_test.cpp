@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The invariants of partial collectives over MPI under random delays: with a progress thread, and with ranks that call
-// progress() while they compute.
+// The invariants of partial collectives over processes under random delays: with a progress thread, and with ranks that
+// call progress() while they compute.
 #include "support/partial_rounds.hpp"
-
-#include <spar/mpi.hpp>
+#include "support/processes.hpp"
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <array>
@@ -28,8 +26,8 @@ constexpr marked_calls marked{.calls = 10};
 
 /// All rounds and the drain, as this rank sees them.
 template <class Of, class Participation>
-std::vector<round_seen> rounds_of(spar::mpi& net, const Participation& who, std::uint64_t seed, bool threaded) {
-  std::optional<spar::progress_thread<spar::mpi>> progress;
+std::vector<round_seen> rounds_of(communicator& net, const Participation& who, std::uint64_t seed, bool threaded) {
+  std::optional<spar::progress_thread<communicator>> progress;
   if (threaded) progress.emplace(net);
   std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(net.rank()));
   std::exponential_distribution<double> delay(2e3);
@@ -39,8 +37,8 @@ std::vector<round_seen> rounds_of(spar::mpi& net, const Participation& who, std:
   std::vector<number> x(n);
   for (std::uint64_t t = 1; t <= marked.calls + 1; ++t) {
     const bool last = t > marked.calls;
-    const double until = MPI_Wtime() + delay(random);
-    while (MPI_Wtime() < until) {
+    const double until = now() + delay(random);
+    while (now() < until) {
       if (threaded)
         std::this_thread::sleep_for(std::chrono::microseconds(100));
       else
@@ -64,77 +62,69 @@ std::vector<round_seen> rounds_of(spar::mpi& net, const Participation& who, std:
 }
 
 /// Rank 0's rounds, on every rank.
-std::vector<round_seen> of_rank_0(const std::vector<round_seen>& mine, spar::rank_t ranks) {
+std::vector<round_seen> of_rank_0(const std::vector<round_seen>& mine) {
   std::vector<round_seen> theirs = mine;
   for (round_seen& s : theirs) {
-    MPI_Bcast(s.sum.data(), static_cast<int>(s.sum.size()), MPI_INT64_T, 0, MPI_COMM_WORLD);
-    MPI_Bcast(s.marks.data(), ranks, MPI_UINT8_T, 0, MPI_COMM_WORLD);
-    MPI_Bcast(s.staleness.data(), ranks, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    take_from(0, std::span(s.sum));
+    take_from(0, std::span(s.marks));
+    take_from(0, std::span(s.staleness));
   }
   return theirs;
 }
-static_assert(sizeof(spar::presence) == 1);
 
 template <class Of, class Participation>
 void check(const Participation& who, spar::rank_t at_least) {
-  spar::mpi net{MPI_COMM_WORLD};
+  communicator net(meeting());
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const auto rounds = rounds_of<Of>(net, who, seed, seed % 2 == 0);
     ASSERT_EQ(rounds.size(), marked.calls + 1);
-    EXPECT_EQ(rounds, of_rank_0(rounds, net.size()));
+    EXPECT_EQ(rounds, of_rank_0(rounds));
     for (const spar::rank_t fresh : check_all_rounds(marked, rounds, net.size())) EXPECT_GE(fresh, at_least);
   }
 }
 
-TEST(mpi_partial, solo_keeps_every_call_once) {
+TEST(processes_partial, solo_keeps_every_call_once) {
   check<number>(spar::solo{}, 1);
   check<spar::sparse_stream<number>>(spar::solo{}, 1);
 }
 
-TEST(mpi_partial, majority_keeps_every_call_once) {
+TEST(processes_partial, majority_keeps_every_call_once) {
   check<number>(spar::majority{}, 1);
   check<spar::sparse_stream<number>>(spar::majority{}, 1);
 }
 
-TEST(mpi_partial, a_quorum_is_kept_in_every_round) {
-  int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const spar::quorum who{.q = (ranks + 1) / 2};
+TEST(processes_partial, a_quorum_is_kept_in_every_round) {
+  const spar::quorum who{.q = (number_of_processes() + 1) / 2};
   check<number>(who, who.q);
   check<spar::sparse_stream<number>>(who, who.q);
 }
 
-/// Rank 0 waits in MPI, not in spar, until the others have completed all their rounds.
-TEST(mpi_partial, a_progress_thread_serves_the_others_while_its_rank_is_elsewhere) {
-  spar::mpi net{MPI_COMM_WORLD};
-  const spar::mpi told{MPI_COMM_WORLD};
+/// Rank 0 waits without spar until the others have completed all their rounds.
+TEST(processes_partial, a_progress_thread_serves_the_others_while_its_rank_is_elsewhere) {
+  communicator net(meeting());
   const spar::progress_thread progress(net);
   auto reduce = spar::partial_allreduce<number>(net, 1000);
   std::vector<number> x(1000);
   number total = 0;
-  if (net.rank() == 0) {
-    for (int others = net.size() - 1; others > 0; --others) {
-      MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 1, told.communicator(), MPI_STATUS_IGNORE);
-    }
-  }
+  if (net.rank() == 0) wait_for_all();
   for (int round = 0; round < 20; ++round) {
     std::fill(x.begin(), x.end(), 1);
     reduce(std::span(x));
     total += x[999];
   }
-  if (net.rank() != 0) MPI_Send(nullptr, 0, MPI_BYTE, 0, 1, told.communicator());
+  if (net.rank() != 0) wait_for_all();
   reduce.drain(std::span(x));
   EXPECT_EQ(total + x[999], 20 * net.size());
 }
 
 /// One rank aborts between its calls; every rank ends with an error that says so.
-TEST(mpi_partial, an_abort_ends_every_rank) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_partial, an_abort_ends_every_rank) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   for (const bool threaded : {false, true}) {
-    spar::mpi net = world.split(0, world.rank());
-    std::optional<spar::progress_thread<spar::mpi>> progress;
+    communicator net = world.split(0, world.rank());
+    std::optional<spar::progress_thread<communicator>> progress;
     if (threaded) progress.emplace(net);
     auto reduce = spar::partial_allreduce<number>(net, 50'000, spar::quorum{.q = net.size()});
     std::vector<number> x(50'000, 1);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Over MPI: error feedback in buckets, with progress by calls and by a thread, loses nothing while buckets are rebuilt.
-#include <spar/mpi.hpp>
+// Over processes: error feedback in buckets, with progress by calls and by a thread, loses nothing while buckets are
+// rebuilt.
+#include "support/processes.hpp"
+
 #include <spar/system/bucketed_feedback.hpp>
 #include <spar/system/published.hpp>
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,12 +21,12 @@ namespace spar_test {
 namespace {
 
 void expect_nothing_lost(bool by_thread) {
-  spar::mpi net{MPI_COMM_WORLD};
-  std::optional<spar::progress_thread<spar::mpi>> progress;
+  communicator net(meeting());
+  std::optional<spar::progress_thread<communicator>> progress;
   if (by_thread) progress.emplace(net);
   std::vector<spar::parameter> order{{"head", 10}, {"fc2", 3000}, {"bias", 1}, {"fc1", 10'000}};
   const auto model = order;
-  spar::bucketed_feedback<spar::mpi, float, spar::ok_topk_allreduce<>> feedback(
+  spar::bucketed_feedback<communicator, float, spar::ok_topk_allreduce<>> feedback(
       net, order, {.bucket_bytes = 8000}, {.select = {.density = 0.05, .period = 3}});
   std::mt19937_64 shared(3), own(static_cast<std::uint64_t>(net.rank()));
   std::vector<std::vector<float>> brought, received, x;
@@ -60,8 +61,8 @@ void expect_nothing_lost(bool by_thread) {
   }
 }
 
-TEST(mpi_bucketed_feedback, nothing_is_lost) { expect_nothing_lost(false); }
-TEST(mpi_bucketed_feedback, nothing_is_lost_with_a_progress_thread) { expect_nothing_lost(true); }
+TEST(processes_bucketed_feedback, nothing_is_lost) { expect_nothing_lost(false); }
+TEST(processes_bucketed_feedback, nothing_is_lost_with_a_progress_thread) { expect_nothing_lost(true); }
 
 } // namespace
 } // namespace spar_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Over MPI: if one rank of a collective differs in something on which the ranks must agree, every rank gets an error
-// that names the difference, at the latest in the next call in which the ranks agree.
+// Over processes: if one rank of a collective differs in something on which the ranks must agree, every rank gets an
+// error that names the difference, at the latest in the next call in which the ranks agree.
 #include "support/disagreements.hpp"
 #include "support/extent.hpp"
-
-#include <spar/mpi.hpp>
+#include "support/processes.hpp"
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <cstdint>
 #include <string>
@@ -15,15 +13,15 @@
 namespace spar_test {
 namespace {
 
-TEST(mpi_agreement, on_each_parameter_of_each_collective_is_checked) {
-  spar::mpi world{MPI_COMM_WORLD};
+TEST(processes_agreement, on_each_parameter_of_each_collective_is_checked) {
+  communicator world(meeting());
   if (world.size() < 2) return;
   std::uint64_t position = 0;
   for (const disagreement& which : disagreements()) {
     ++position;
     for (spar::rank_t odd = 0; odd < world.size(); ++odd) {
       if (!runs_case(5 * static_cast<std::uint64_t>(world.size()), position, odd)) continue;
-      spar::mpi all = world.split(0, world.rank());
+      communicator all = world.split(0, world.rank());
       spar::any_transport net(all);
       std::string text;
       const spar::rank_t own = which.rooted ? odd : 0;
