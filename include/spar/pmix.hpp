@@ -5,6 +5,7 @@
 #pragma once
 
 #include <spar/core/error.hpp>
+#include <spar/rendezvous/environment.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
 #include <spar/rendezvous/tcp/proof.hpp>
 #include <spar/rendezvous/tcp/socket.hpp>
@@ -121,13 +122,14 @@ inline std::shared_ptr<tcp_store_server> serve_for_pmix(const pmix_client& clien
 /// all processes of the job call it. Rank 0 listens on the port of `options`, or on one that the system chooses, and
 /// decides for all: the address is that of `options` or SPAR_ADDR, 127.0.0.1 if all ranks are on one host, that of the
 /// network interface of `options` or SPAR_INTERFACE, or else the name of the host. Unless `options` has a secret, rank
-/// 0 makes a random one if OpenSSL's libcrypto is there. Throws `transport_error` if PMIx fails or rank 0 cannot
-/// listen, `invalid_argument` if an option is out of range or there is no such network interface, and `timeout` and
-/// `mismatch` as `tcp_store` does.
+/// 0 makes a random one if OpenSSL's libcrypto is there. SPAR_DEADLINE counts on each rank. Throws `transport_error` if
+/// PMIx fails or rank 0 cannot listen, `invalid_argument` if an option is out of range or there is no such network
+/// interface, and `timeout` and `mismatch` as `tcp_store` does.
 [[nodiscard]] inline rendezvous pmix_rendezvous(const rendezvous_options& options = {}) {
   const detail::pmix_client client;
   const rank_t rank = client.rank(), size = client.number(PMIX_JOB_SIZE);
   rendezvous_options where = options;
+  where.deadline = detail::deadline_in_environment(options);
   if (where.job.empty()) where.job = client.job();
   std::shared_ptr<rendezvous_store> meeting;
   std::string text;

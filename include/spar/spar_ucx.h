@@ -12,7 +12,11 @@ extern "C" {
 #endif
 
 /// Makes a communicator of the processes of a job: a collective call. A launcher says by variables of the environment
-/// which rank a process is, how many there are, and where they meet: docs/guide/ranks.md.
+/// which rank a process is, how many there are, and where they meet: docs/guide/ranks.md. Waits for the others as many
+/// seconds as the variable SPAR_DEADLINE says, or 300. Errors: SPAR_ERR_INVALID_ARGUMENT if a variable is missing or
+/// malformed, or there is no such network interface; SPAR_ERR_TIMEOUT if rank 0 does not listen or ranks do not come in
+/// time; SPAR_ERR_MISMATCH if ranks disagree on the job, their number, a rank, the secret or the version;
+/// SPAR_ERR_TRANSPORT if rank 0 cannot listen, the process of rank 0 ends, or UCX fails.
 int spar_comm_from_environment(spar_comm* comm);
 
 /// Gives a value of a store, of `length` bytes, to `to`, which the function of the store got with it.
@@ -32,7 +36,9 @@ typedef struct spar_store {
 } spar_store;
 
 /// Makes a communicator of `ranks` processes that meet in `store`, of which this one is the rank `rank`: a collective
-/// call. The structure is copied.
+/// call. The structure is copied. Waits for the others at most 300 s. Errors: SPAR_ERR_INVALID_ARGUMENT if `rank` is
+/// not in [0, `ranks`) or a function is NULL; SPAR_ERR_TIMEOUT if ranks do not come in time; SPAR_ERR_MISMATCH if ranks
+/// disagree on their number, a rank or the version; SPAR_ERR_TRANSPORT if a function of the store or UCX fails.
 int spar_comm_from_store(const spar_store* store, int rank, int ranks, spar_comm* comm);
 
 #ifdef __cplusplus

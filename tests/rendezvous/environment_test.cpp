@@ -174,6 +174,56 @@ TEST(environment, errors_name_the_variable_its_value_and_what_was_expected) {
             "the variable SPAR_PORT is \"65536\"; expected a number from 1 to 65535");
 }
 
+/// Variables that are contradictory or incomplete, and the error.
+struct contradiction {
+  variables set;
+  const char* error;
+};
+
+TEST(environment, errors_of_variables_that_contradict_each_other_or_are_incomplete) {
+  const contradiction all[] = {
+      {{{"WORLD_SIZE", "4"}}, "the variable RANK is not set or empty; expected a number from 0 to 3"},
+      {{{"OMPI_COMM_WORLD_SIZE", "4"}},
+       "the variable OMPI_COMM_WORLD_RANK is not set or empty; expected a number from 0 to 3"},
+      {{{"PMI_SIZE", "2"}}, "the variable PMI_RANK is not set or empty; expected a number from 0 to 1"},
+      {{{"SLURM_NTASKS", "2"}}, "the variable SLURM_PROCID is not set or empty; expected a number from 0 to 1"},
+      {{{"WORLD_SIZE", "x"}}, "the variable WORLD_SIZE is \"x\"; expected a number from 1 to 2147483647"},
+      {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "the variable RANK is \"2\"; expected a number from 0 to 1"},
+      {{{"PMI_RANK", "7"}, {"PMI_SIZE", "7"}}, "the variable PMI_RANK is \"7\"; expected a number from 0 to 6"},
+      {{{"SLURM_PROCID", "0"}},
+       "the variable SLURM_NTASKS is not set or empty; expected a number from 1 to 2147483647"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}},
+       "the variable LOCAL_WORLD_SIZE is \"3\"; expected a number from 1 to 2"},
+      {with(torchrun, {{"SPAR_ADDR", "node1:29600"}}),
+       "the variable SPAR_ADDR is \"node1:29600\"; expected the name or the address of a host alone; SPAR_PORT has the "
+       "port"},
+      {with(torchrun, {{"MASTER_ADDR", "[::1]"}}), "the variable MASTER_ADDR is \"[::1]\"; expected the name or the "
+                                                   "address of a host alone; SPAR_PORT has the port"},
+      {with(torchrun, {{"SPAR_ADDR", "tcp://node1"}}),
+       "the variable SPAR_ADDR is \"tcp://node1\"; expected the name or the address of a host alone; SPAR_PORT has the "
+       "port"},
+      {with(torchrun, {{"SPAR_PORT", "0"}}), "the variable SPAR_PORT is \"0\"; expected a number from 1 to 65535"},
+      {with(torchrun, {{"SPAR_DEADLINE", "0"}}),
+       "the variable SPAR_DEADLINE is \"0\"; expected a number from 1 to 1000000000"},
+      {with(torchrun, {{"SPAR_DEADLINE", "5m"}}),
+       "the variable SPAR_DEADLINE is \"5m\"; expected a number from 1 to 1000000000"},
+      {with(slurm, {{"SLURM_STEP_NODELIST", "nid[001"}}),
+       "the variable SLURM_STEP_NODELIST is \"nid[001\"; expected hosts of Slurm such as node[01-03,07], or SPAR_ADDR "
+       "with the host of rank 0"},
+  };
+  for (const contradiction& one : all) EXPECT_EQ(error_of(one.set), one.error);
+}
+
+TEST(environment, an_address_of_ipv6_has_colons) {
+  EXPECT_EQ(place_of(with(torchrun, {{"MASTER_ADDR", "fe80::1%eth0"}})).where.address, "fe80::1%eth0");
+}
+
+TEST(environment, says_how_long_to_wait) {
+  EXPECT_EQ(place_of(torchrun).where.deadline, 300);
+  EXPECT_EQ(place_of(with(torchrun, {{"SPAR_DEADLINE", "20"}})).where.deadline, 20);
+  EXPECT_EQ(place_of(with(torchrun, {{"SPAR_DEADLINE", "20"}}), {.deadline = 7}).where.deadline, 7);
+}
+
 TEST(environment, errors_say_what_is_missing) {
   EXPECT_NE(error_of({}).find("does not say which rank this process is"), std::string::npos);
   EXPECT_NE(error_of(hydra).find("does not say where rank 0 runs; expected the variable SPAR_ADDR"), std::string::npos);
@@ -187,6 +237,11 @@ TEST(environment, first_host_of_slurm) {
   EXPECT_EQ(first("node[01-03,07]"), "node01");
   EXPECT_EQ(first("node[7,9]"), "node7");
   EXPECT_EQ(first("node[12]"), "node12");
+  EXPECT_EQ(first("nid[001-003,7]"), "nid001");
+  EXPECT_EQ(first("nid[7,001-003]"), "nid7");
+  EXPECT_EQ(first("login,nid[001-003,7]"), "login");
+  EXPECT_EQ(first("a-b-[1-2].example.org,c"), "a-b-1.example.org");
+  EXPECT_EQ(first("10.0.0.[5-9]"), "10.0.0.5");
   EXPECT_EQ(first("node[01-03]-ib,login"), "node01-ib");
   EXPECT_EQ(first("rack[2-3]n[08-09]"), "rack2n08");
   for (const char* const bad : {"", ",a", "node[", "node[]", "node[01", "node[-2]"}) {

@@ -158,7 +158,8 @@ class environment {
                                    "SPAR_PORT",
                                    "SPAR_JOB",
                                    "SPAR_SECRET",
-                                   "SPAR_INTERFACE"}) {
+                                   "SPAR_INTERFACE",
+                                   "SPAR_DEADLINE"}) {
       if (const char* const value = std::getenv(name)) before_.emplace_back(name, value);
       names_.emplace_back(name);
       ::unsetenv(name);

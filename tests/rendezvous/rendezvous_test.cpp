@@ -107,6 +107,28 @@ TEST(rendezvous, sizes_that_differ_are_known_to_all) {
     EXPECT_TRUE(why.starts_with("rank 2 expects 5 ranks, but rank 0 expects 4: process ")) << why;
 }
 
+TEST(rendezvous, a_reason_reaches_ranks_that_wait_though_the_process_of_rank_0_ends_at_once) {
+  const test::reserved_port port;
+  const auto ends = [&](spar::rank_t rank, spar::rank_t size) {
+    return test::process([&, rank, size] {
+      std::shared_ptr<spar::rendezvous_store> store;
+      if (rank == 0)
+        store = std::make_shared<spar::tcp_store_server>(here(port.get()));
+      else
+        store = std::make_shared<spar::tcp_store>(here(port.get()));
+      const spar::rendezvous meeting(store, rank, size, here(port.get()));
+      const std::string why = message_of<spar::mismatch>([&] { (void)meeting.exchange(""); });
+      ::_exit(why.starts_with("rank 4 expects 6 ranks, but rank 0 expects 5") ? 0 : 1); // no destructor
+      return 2;
+    });
+  };
+  std::vector<test::process> processes;
+  for (spar::rank_t r = 0; r < 4; ++r) processes.push_back(ends(r, 5));
+  test::rest(0.3); // they wait for rank 4
+  processes.push_back(ends(4, 6));
+  for (auto& one : processes) EXPECT_EQ(one.status(), 0);
+}
+
 TEST(rendezvous, a_rank_beyond_the_number_of_rank_0_gets_an_error) {
   const auto errors = errors_of(3, [](spar::rank_t r) { return r == 2 ? 3 : 2; }, [](auto) { return "a"; });
   EXPECT_EQ(errors[0], "nothing");

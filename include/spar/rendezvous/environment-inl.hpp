@@ -55,6 +55,7 @@ struct launcher {
 /// srun starts torchrun, for example. So the order matters.
 inline launcher launcher_in_environment() {
   const bool step = !text_in("SLURM_STEP_NUM_TASKS").empty();
+  launcher incomplete{nullptr, nullptr, nullptr}; // the first that says how many ranks there are, but not which
   for (const launcher& one : {
            launcher{"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
            launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -63,6 +64,10 @@ inline launcher launcher_in_environment() {
                     step ? "SLURM_STEP_NUM_NODES" : "SLURM_JOB_NUM_NODES"},
        }) {
     if (!text_in(one.rank).empty()) return one;
+    if (incomplete.rank == nullptr && !text_in(one.size).empty()) incomplete = one;
+  }
+  if (incomplete.rank != nullptr) { // throws, because there is no rank
+    number_in(incomplete.rank, 0, number_in(incomplete.size, 1, std::numeric_limits<rank_t>::max()) - 1);
   }
   raise<invalid_argument>({"the environment does not say which rank this process is: expected the variables RANK and "
                            "WORLD_SIZE, or those of Open MPI, MPICH or Slurm; start the program by scripts/ranks, "
@@ -99,10 +104,24 @@ inline std::string job_in_environment() {
   return std::string(first_text_in("PMIX_NAMESPACE", "PMI_JOBID"));
 }
 
+/// The host of rank 0 that the user or the launcher names; empty if none does. Throws `invalid_argument` if the value
+/// also has a port, or cannot be a host.
+inline std::string host_in_environment() {
+  const char* const variable = text_in("SPAR_ADDR").empty() ? "MASTER_ADDR" : "SPAR_ADDR";
+  const std::string_view host = text_in(variable);
+  const std::size_t colon = host.find(':'); // an address of IPv6 has two or more
+  const bool has_port = colon != host.npos && host.find(':', colon + 1) == host.npos;
+  if (has_port || host.find_first_of("[]/ ") != host.npos) {
+    raise<invalid_argument>({"the variable ", variable, " is \"", host,
+                             "\"; expected the name or the address of a host alone; SPAR_PORT has the port"});
+  }
+  return std::string(host);
+}
+
 inline std::string address_in_environment(const launcher& by, rank_t size) {
-  if (const auto address = first_text_in("SPAR_ADDR", "MASTER_ADDR"); !address.empty()) return std::string(address);
-  const bool local = by.local_size != nullptr && !text_in(by.local_size).empty() &&
-                     number_in(by.local_size, 1, std::numeric_limits<rank_t>::max()) == size;
+  if (std::string host = host_in_environment(); !host.empty()) return host;
+  const bool local =
+      by.local_size != nullptr && !text_in(by.local_size).empty() && number_in(by.local_size, 1, size) == size;
   if (local || size == 1 || (by.nodes != nullptr && text_in(by.nodes) == "1")) return "127.0.0.1";
   for (const char* const variable : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
     if (const auto list = text_in(variable); !list.empty()) return first_slurm_host(variable, list);
@@ -127,7 +146,13 @@ inline int port_in_environment(std::string_view job, rank_t size) {
   return static_cast<int>(lowest + fnv1a(job) % count);
 }
 
-/// `options`, completed by the variables that say which job this is.
+SPAR_INLINE double deadline_in_environment(const rendezvous_options& options) {
+  const bool is_default = options.deadline == rendezvous_options().deadline;
+  if (!is_default || text_in("SPAR_DEADLINE").empty()) return options.deadline;
+  return static_cast<double>(number_in("SPAR_DEADLINE", 1, 1'000'000'000));
+}
+
+/// `options`, completed by the variables that say which job this is, and how long to wait.
 inline rendezvous_options job_from_environment(rendezvous_options options) {
   const auto complete = [](std::string& option, std::string_view by_default) {
     if (option.empty()) option = by_default;
@@ -136,6 +161,7 @@ inline rendezvous_options job_from_environment(rendezvous_options options) {
   complete(options.job, job_in_environment());
   complete(options.secret, text_in("SPAR_SECRET"));
   complete(options.network_interface, text_in("SPAR_INTERFACE"));
+  options.deadline = deadline_in_environment(options);
   return options;
 }
 
@@ -152,7 +178,7 @@ SPAR_INLINE place_in_job place_from_environment(const rendezvous_options& option
 
 SPAR_INLINE rendezvous_options job_to_join(const rendezvous_options& options) {
   rendezvous_options where = job_from_environment(options);
-  if (where.address.empty()) where.address = first_text_in("SPAR_ADDR", "MASTER_ADDR");
+  if (where.address.empty()) where.address = host_in_environment();
   if (where.address.empty()) {
     raise<invalid_argument>({"the environment does not say where the job to join meets; expected the variable "
                              "SPAR_ADDR or MASTER_ADDR with the host of its rank 0"});

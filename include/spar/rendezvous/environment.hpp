@@ -24,6 +24,10 @@ place_in_job place_from_environment(const rendezvous_options& options);
 /// The same for a process that joins a job, which has no rank there: where the job meets.
 rendezvous_options job_to_join(const rendezvous_options& options);
 
+/// The deadline of `options` or, if that is the default, the number of seconds in the variable SPAR_DEADLINE if it is
+/// set. Throws `invalid_argument` if the variable is malformed.
+double deadline_in_environment(const rendezvous_options& options);
+
 /// The first host of a list of Slurm, such as node01 of `node[01-03,07],login`. Throws `invalid_argument` with the name
 /// of the `variable` if the list is malformed.
 std::string first_slurm_host(const char* variable, std::string_view list);

@@ -8,8 +8,8 @@
 
 namespace spar::inline v0_1 {
 
-/// Where the processes of a job meet, and how they recognize each other. `rendezvous::from_environment` takes what is
-/// empty or 0 from the environment.
+/// Where the processes of a job meet, and how they recognize each other. `rendezvous::from_environment` takes what has
+/// its default value from the environment.
 struct rendezvous_options {
   /// The address of rank 0: a name, or an address of IPv4 or IPv6.
   std::string address{};

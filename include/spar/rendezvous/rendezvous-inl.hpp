@@ -161,6 +161,9 @@ SPAR_INLINE void rendezvous::refuse(const std::string& place, const error& why) 
   const std::string refusal = detail::encode_refusal(why);
   for (rank_t r = 0; r < size(); ++r) meeting().put(detail::arrival_key(place, r), refusal);
   meeting().put(detail::table_key(place), refusal);
+  // The error may end this process at once, and its store with it.
+  constexpr double last_answers = 0.25; // seconds in which the ranks that wait get the reason
+  if (rank() == 0 && size() > 1) detail::rest(last_answers);
 }
 
 } // namespace spar::inline v0_1

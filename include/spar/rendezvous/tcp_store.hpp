@@ -32,9 +32,9 @@ void check_options(const rendezvous_options& where);
 class tcp_store_server : public memory_store {
  public:
   /// Listens on `where.port` of all addresses, or of those of `where.network_interface`; the system chooses the port if
-  /// it is 0. If the port is in use, tries again for 3 s, in which an earlier job may end. Throws `transport_error` if
-  /// the port cannot be had, `invalid_argument` if an option is out of range, there is no such interface, or a secret
-  /// is given without OpenSSL, and `error` if the system cannot start a thread.
+  /// it is 0. If the port is in use, tries again for 3 s, but not beyond the deadline: an earlier job may end. Throws
+  /// `transport_error` if the port cannot be had, `invalid_argument` if an option is out of range, there is no such
+  /// interface, or a secret is given without OpenSSL, and `error` if the system cannot start a thread.
   explicit tcp_store_server(const rendezvous_options& where);
   tcp_store_server(const tcp_store_server&) = delete;
   /// Serves for at most one more second, until all clients have closed their connections, so that they get the last

@@ -52,11 +52,21 @@ class store_server {
 
   enum class phase : std::uint8_t { greeting, proving, ready, waiting, refused };
 
+  /// The socket of a connection, which ends with this object even if a process that was forked has a copy.
+  struct connected_socket : descriptor {
+    using descriptor::descriptor;
+    connected_socket(connected_socket&&) noexcept = default;
+    connected_socket& operator=(connected_socket&&) noexcept = default;
+    ~connected_socket() {
+      if (open()) ::shutdown(get(), SHUT_RDWR);
+    }
+  };
+
   /// A connection owns no memory but this record until bytes arrive.
   struct connection {
-    connection(descriptor accepted, double until) noexcept : socket(std::move(accepted)), expires(until) {}
+    connection(connected_socket accepted, double until) noexcept : socket(std::move(accepted)), expires(until) {}
 
-    descriptor socket;
+    connected_socket socket;
     double expires;
     phase now = phase::greeting;
     std::string in;        // bytes that have not been handled
@@ -73,6 +83,7 @@ class store_server {
   bool ended() noexcept;
   void step();
   void poll_all(double now);
+  bool drop_stranger() noexcept;
   void accept_one_each(double now);
   bool advance(connection& c, short events);
   bool handle_frames(connection& c);
@@ -102,7 +113,7 @@ SPAR_INLINE store_server::store_server(memory_store& values, const rendezvous_op
     : values_(values), job_(where.job), secret_(where.secret), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check_options(where);
   if (!wake_.open()) raise<transport_error>({"cannot open an event descriptor: ", std::strerror(errno)});
-  for (const double until = monotonic_seconds() + earlier_job_seconds; listening_.empty();) {
+  for (const double until = monotonic_seconds() + std::min(where.deadline, earlier_job_seconds); listening_.empty();) {
     try {
       listening_ = listen_on(where.port, where.network_interface);
     } catch (const transport_error& e) {
@@ -136,6 +147,8 @@ SPAR_INLINE bool store_server::ended() noexcept {
   const double now = monotonic_seconds();
   if (end_ == never) {
     end_ = now + last_answers;
+    for (const descriptor& socket : listening_) // nobody listens any more, not even a process that was forked
+      ::shutdown(socket.get(), SHUT_RDWR);
     listening_.clear();
   }
   bool left = false;
@@ -153,7 +166,7 @@ SPAR_INLINE void store_server::step() {
       stays = action(c);
     } catch (...) { // there is no memory for this connection
     }
-    if (!stays) c.socket = descriptor();
+    if (!stays) c.socket = connected_socket();
   };
   std::size_t at = 1 + listening_.size();
   for (connection& c : connections_) {
@@ -188,28 +201,33 @@ SPAR_INLINE void store_server::poll_all(double now) {
   const double left = std::min(std::max(until - now, 0.), 1e6);
   const int milliseconds = until == never ? -1 : static_cast<int>(std::ceil(left * 1e3));
   if (::poll(polled_.data(), polled_.size(), milliseconds) < 0) {
+    const int code = errno;
     for (pollfd& one : polled_) one.revents = 0;
-    if (errno != EINTR) rest(0.01);
+    // EINVAL: the process has lowered its limit of descriptors below the number of connections.
+    if (code != EINTR && !drop_stranger()) rest(0.01);
   }
+}
+
+/// Makes room: drops the oldest connection that has not proven anything. Returns whether there was one.
+SPAR_INLINE bool store_server::drop_stranger() noexcept {
+  auto oldest = connections_.begin();
+  while (oldest != connections_.end() && (oldest->now == phase::ready || oldest->now == phase::waiting)) ++oldest;
+  if (oldest == connections_.end()) return false;
+  connections_.erase(oldest);
+  return true;
 }
 
 /// Accepts one connection of each socket that has some; the next poll finds the others.
 SPAR_INLINE void store_server::accept_one_each(double now) {
   for (std::size_t i = 0; i < listening_.size(); ++i) {
     if ((polled_[1 + i].revents & POLLIN) == 0) continue;
-    descriptor socket(::accept4(listening_[i].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    connected_socket socket(::accept4(listening_[i].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.open()) {
       const int on = 1;
       ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       connections_.emplace_back(std::move(socket), now + longest_greeting);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      // Drops the oldest connection that has not proven anything, or waits until another one ends.
-      auto oldest = connections_.begin();
-      while (oldest != connections_.end() && oldest->now >= phase::ready) ++oldest;
-      if (oldest != connections_.end())
-        connections_.erase(oldest);
-      else
-        accept_from_ = now + 0.1;
+      if (!drop_stranger()) accept_from_ = now + 0.1; // waits until another connection ends
     }
   }
 }
