@@ -139,6 +139,23 @@ TEST(processes_errors, an_abort_reaches_every_rank_with_its_reason) {
   }
 }
 
+/// The rank that aborts has sent no message before, and calls nothing of spar afterwards.
+TEST(processes_errors, an_abort_leaves_before_its_rank_goes_on_elsewhere) {
+  communicator world(meeting());
+  if (world.size() < 2) return;
+  communicator all = world.split(0, world.rank());
+  if (all.rank() == 1) {
+    spar::abort(all, "enough");
+    wait_for_all();
+  } else {
+    std::vector<float> x(10);
+    const auto [text, seconds] = ending_of([&] { spar::allreduce(all, std::span(x)); });
+    EXPECT_NE(text.find("enough"), std::string::npos) << text;
+    EXPECT_LT(seconds, 5);
+    wait_for_all();
+  }
+}
+
 /// One rank, or each rank, destroys its communicator while a call is in flight.
 TEST(processes_errors, a_handle_may_outlive_its_communicator) {
   communicator world(meeting());

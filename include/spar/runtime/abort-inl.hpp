@@ -32,7 +32,12 @@ SPAR_INLINE void unwind(const control_port& net) noexcept {
 
 SPAR_INLINE void abort_and_unwind(const control_port& net, std::string_view reason) noexcept {
   detail::abort(net, reason);
-  if (!net.scheduler().running()) unwind(net);
+  if (net.scheduler().running()) return;
+  unwind(net);
+  try {
+    while (net.node().aborting()) net.progress(true);
+  } catch (...) { // no further progress is possible
+  }
 }
 
 SPAR_INLINE void end_for_shrink(const control_port& net) {

@@ -163,6 +163,11 @@ class endpoint {
   /// wait.
   void await_loans(operation_record& r, std::coroutine_handle<> waiting) noexcept { loans_.await(r, waiting); }
 
+  /// For a transport that can send the abort of this rank only while this rank makes progress: the function `abort`
+  /// makes progress until the transport calls `set_aborting(false)`.
+  void set_aborting(bool goes_on) noexcept { is_aborting_ = goes_on; }
+  [[nodiscard]] bool aborting() const noexcept { return is_aborting_; }
+
   // The failure of a rank: see endpoint/failure.hpp.
 
   /// Marks the communicator as dead because rank `who` has failed, for the reason `why`. Resumes all waiting
@@ -243,6 +248,7 @@ class endpoint {
   detail::link prefixes_;
   detail::waits waits_;
   detail::loans loans_;
+  bool is_aborting_ = false; // see set_aborting
   detail::failure failure_;
   detail::leavers leavers_;
   detail::control_subscribers subscribers_;

@@ -97,13 +97,14 @@ class ucx_connections {
       how = send(to, next_frame(to, ucx_frame::control).write(note, d->bytes), {}, d, &on_note_sent, may_look);
     } catch (...) { // UCX cannot reach the peer, which the calls that need it report
     }
-    if (how == ucx_outcome::in_flight)
-      ++notes_in_flight_;
-    else
-      recycle(d);
+    if (how != ucx_outcome::in_flight) return recycle(d);
+    ++notes_in_flight_;
+    aborts_in_flight_ += is_abort ? 1 : 0;
   }
   /// Number of control messages whose memory UCX uses.
   [[nodiscard]] std::size_t notes_in_flight() const noexcept { return notes_in_flight_; }
+  /// How many of them are aborts.
+  [[nodiscard]] std::size_t aborts_in_flight() const noexcept { return aborts_in_flight_; }
   /// Waits until all messages have left, at most until the time `end`. Returns whether they have.
   bool flush(double end) noexcept {
     bool all = !is_silent_;
@@ -207,6 +208,7 @@ class ucx_connections {
     ucp_request_free(request);
     if (d->owner->is_silent_) return;
     --d->owner->notes_in_flight_;
+    d->owner->aborts_in_flight_ -= d->is_abort ? 1 : 0;
     d->owner->recycle(d);
   }
   void recycle(departure* d) noexcept { (d->is_abort ? aborts_ : notes_).recycle(d); }
@@ -214,6 +216,7 @@ class ucx_connections {
   rank_t own_;
   bool is_silent_ = false;
   std::size_t notes_in_flight_ = 0;
+  std::size_t aborts_in_flight_ = 0;
   double next_look_at_processes_ = 0;
   slab<departure> notes_;
   slab<departure> aborts_; // with memory for the reason of one abort from the start

@@ -60,6 +60,7 @@ class ucx_port : public endpoint {
   /// their messages have left or have been given up. Gives up after one second.
   ~ucx_port() {
     using purpose = control_message::purpose;
+    if (std::exchange(aborts_leave_until_, 0) > 0) end_loan(); // the destructor waits for them, too
     const double end = patience();
     const detail::calls_of_leaver calls = calls_so_far();
     bool notified = false;
@@ -176,6 +177,10 @@ class ucx_port : public endpoint {
   [[gnu::cold]] void post(const control_message& note, rank_t to) {
     // If operations are awaited, `poll_waits` may be going through their list, so none may end here.
     connections_.post(note, to, !waits().any());
+    if (connections_.aborts_in_flight() == 0 || aborts_leave_until_ > 0) return;
+    aborts_leave_until_ = now() + 0.2; // a rank that makes progress answers sooner
+    begin_loan();
+    set_aborting(true);
   }
 
   void abandon(transfer* t) noexcept {
@@ -434,10 +439,16 @@ class ucx_port : public endpoint {
     return given_up_;
   }
   /// On a dead communicator: discards the messages for this rank, so that the sends of their sources end, and gives up
-  /// those from and to processes that have ended. At the time `patience()`, gives up all messages of failed calls, and
-  /// never looks for messages again: UCX would then write to memory that is not there any more.
+  /// those from and to processes that have ended. A failed call returns when its aborts have left, for which UCX needs
+  /// progress of this rank where it opens a connection. At the time `patience()`, gives up all messages of failed
+  /// calls, and never looks for messages again: UCX would then write to memory that is not there any more.
   void end_messages() noexcept {
     inbox_.discard_all(matching_.arrivals());
+    if (aborts_leave_until_ > 0 && (connections_.aborts_in_flight() == 0 || now() >= aborts_leave_until_)) {
+      aborts_leave_until_ = 0;
+      end_loan();
+      set_aborting(false);
+    }
     while (transfer* const t = loaned_.take([this](const transfer& one) { return connections_.has_died(one.peer); }))
       give_up(t);
     if (loaned_.empty() || now() < patience()) return;
@@ -471,6 +482,7 @@ class ucx_port : public endpoint {
   std::vector<rank_t> hosts_;
   int polls_before_sleep_ = 0;
   std::uint32_t polls_ = 0;
+  double aborts_leave_until_ = 0; // until when a failed call waits for its aborts to leave; 0 if none is in flight
   double given_up_ = 0;           // the result of `patience`; 0 before its first call
   bool sleeps_elsewhere_ = false; // whether a progress_thread sleeps
   std::size_t in_flight_ = 0;     // sends and receives whose memory UCX uses
