@@ -515,7 +515,9 @@ def ucx_messages():
     yield "bad_source", message(dense, 12, source=4)
     yield "bad_negative_source", message(dense, 12, source=-1)
     yield "bad_tag", message(dense, 12, tag=4096 * 8)
-    yield "bad_negative_tag", message(dense, 12, tag=-2)
+    yield "hello", message(b"", tag=-2)
+    yield "bad_long_hello", message(b"xyz", tag=-2)
+    yield "bad_negative_tag", message(dense, 12, tag=-3)
     yield "bad_longer", message(dense + bytes(4), 12)
     yield "bad_empty", message(b"")
     yield "bad_frame", message(b"")[:10]

@@ -44,12 +44,14 @@ void read_message(const fuzz::exact_bytes& bytes, std::size_t payload) {
   constexpr spar::rank_t ranks = 4;
   const spar::detail::ucx_incoming m(bytes, payload, ranks);
   fuzz::demand(m.source >= 0 && m.source < ranks, "a source is no rank");
-  fuzz::demand(m.tag >= frame::control && m.tag <= frame::last_tag, "a tag is out of range");
+  fuzz::demand(m.tag >= frame::hello && m.tag <= frame::last_tag, "a tag is out of range");
   if (m.tag == frame::control) {
     fuzz::demand(m.note.source == m.source && payload == 0, "a control message has another source, or a payload");
     frame::room again;
     const auto written = m.write(m.note, again);
     fuzz::demand(std::equal(written.begin(), written.end(), bytes.begin(), bytes.end()), "a control message changes");
+  } else if (m.tag == frame::hello) {
+    fuzz::demand(bytes.size() == sizeof(frame) && payload == 0, "a hello is longer than its frame");
   } else {
     fuzz::demand(m.head.payload_bytes() == payload, "a payload has another length than its header says");
   }

@@ -20,7 +20,8 @@ namespace spar::inline v0_1::detail {
 /// the whole control message. UCX may deliver active messages in another order than they were sent, because it chooses
 /// a way for each by its size, so a rank numbers its messages to each other rank.
 struct ucx_frame {
-  static constexpr tag_t control = -1;                                          ///< the tag of control messages
+  static constexpr tag_t control = -1; ///< the tag of control messages
+  static constexpr tag_t hello = -2;   ///< the tag of what opens a connection: a frame alone, without a number
   static constexpr tag_t last_tag = make_tag(max_in_flight - 1, max_lanes - 1); ///< the greatest tag of a message
 
   std::uint32_t number = 0; ///< number of earlier messages from the source to the receiver, modulo 2^32
@@ -30,6 +31,10 @@ struct ucx_frame {
   /// A frame with the header that follows.
   using room = std::array<std::byte, 12 + sizeof(header)>;
 
+  std::span<const std::byte> write(room& to) const noexcept {
+    std::memcpy(to.data(), this, sizeof(*this));
+    return std::span(to).first(sizeof(*this));
+  }
   std::span<const std::byte> write(const header& h, room& to) const noexcept {
     std::memcpy(to.data(), this, sizeof(*this));
     return std::span(to).first(sizeof(*this) + write_header(h, to.data() + sizeof(*this)));
@@ -62,11 +67,15 @@ struct ucx_incoming : ucx_frame {
     }
     std::memcpy(static_cast<ucx_frame*>(this), bytes.data(), sizeof(ucx_frame));
     bytes = bytes.subspan(sizeof(ucx_frame));
-    if (source < 0 || source >= ranks || tag < control || tag > last_tag) {
+    if (source < 0 || source >= ranks || tag < hello || tag > last_tag) {
       raise<corrupt_message>({"a message has the source ", source, " and the tag ", tag, "; expected a rank from 0 to ",
-                              ranks - 1, " and a tag from ", control, " to ", last_tag});
+                              ranks - 1, " and a tag from ", hello, " to ", last_tag});
     }
-    if (tag == control)
+    if (tag == hello) {
+      if (!bytes.empty() || payload_bytes > 0)
+        raise<corrupt_message>(
+            {"what opens the connection from rank ", source, " has ", bytes.size() + payload_bytes, " bytes too many"});
+    } else if (tag == control)
       read_note(bytes, ranks);
     else
       read_head(bytes);

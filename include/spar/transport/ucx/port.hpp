@@ -72,11 +72,13 @@ class ucx_port : public endpoint {
         notified = true;
         tell_all(purpose::left, dead() ? std::string_view() : calls.text());
       }
-      if (now() >= end || (notified && in_flight() == 0 && (!dead() || all_have_left()))) break;
+      connections_.close(true);
+      if (now() >= end || (notified && in_flight() == 0 && (!dead() || all_have_ended()))) break;
     }
     if (!notified) tell_all(purpose::gone, "");
-    const bool is_idle = in_flight() == 0 && given_up_transfers_ == 0;
-    const bool is_done = connections_.flush(end) && is_idle;
+    const bool has_left = connections_.flush(end);
+    close_connections();
+    const bool is_done = has_left && in_flight() == 0 && given_up_transfers_ == 0;
     connections_.silence();
     inbox_.discard_all(matching_.arrivals());
     inbox_.discard_all(to_handle_);
@@ -226,7 +228,7 @@ class ucx_port : public endpoint {
   [[nodiscard]] detail::ucx_worker another_worker() const {
     return detail::ucx_worker(connections_.worker().context());
   }
-  /// Whether the rank `r` has left this communicator in order, or is lost: its process or its connection has ended.
+  /// See `ucx_connections::has_left`.
   [[nodiscard]] bool has_left(rank_t r) const noexcept { return connections_.has_left(r); }
 
  private:
@@ -253,7 +255,7 @@ class ucx_port : public endpoint {
   static void end(void* request, ucs_status_t status, void* record) noexcept {
     auto* const t = static_cast<transfer*>(record);
     ucx_port& port = *t->owner;
-    ucp_request_free(request);
+    if (request != nullptr) ucp_request_free(request);
     if (port.connections_.is_silent()) return;
     if (t->given_up) {
       --port.given_up_transfers_;
@@ -283,6 +285,10 @@ class ucx_port : public endpoint {
       m.payload = static_cast<std::byte*>(payload);
       m.is_rendezvous = payload_bytes > 0 && (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
       m.may_stay = payload_bytes > 0 && (m.is_rendezvous || (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0);
+      if (m.tag == detail::ucx_frame::hello) {
+        port.connections_.greet(m.source);
+        return UCS_OK;
+      }
       return port.arrive(m) ? UCS_INPROGRESS : UCS_OK;
     } catch (...) {
       if (!port.error_) port.error_ = std::current_exception();
@@ -363,7 +369,7 @@ class ucx_port : public endpoint {
     using purpose = control_message::purpose;
     const bool is_last = note.what == purpose::gone || note.what == purpose::left;
     if (is_last && note.last != 0) // a rank that leaves a dead communicator says `left` without a text, and waits
-      connections_.set_ended(note.source, note.what == purpose::gone || note.length > 0);
+      connections_.set_ended(note.source, note.what == purpose::left, note.what == purpose::gone || note.length > 0);
     if (note.what == purpose::abort) spar::on_control_message(*this, note);
     return note.what == purpose::abort || note.what == purpose::gone;
   }
@@ -441,7 +447,8 @@ class ucx_port : public endpoint {
   /// On a dead communicator: discards the messages for this rank, so that the sends of their sources end, and gives up
   /// those from and to processes that have ended. A failed call returns when its aborts have left, for which UCX needs
   /// progress of this rank where it opens a connection. At the time `patience()`, gives up all messages of failed
-  /// calls, and never looks for messages again: UCX would then write to memory that is not there any more.
+  /// calls: closes their connections, and never looks for messages again, for UCX would write to memory that is not
+  /// there any more.
   void end_messages() noexcept {
     inbox_.discard_all(matching_.arrivals());
     if (aborts_leave_until_ > 0 && (connections_.aborts_in_flight() == 0 || now() >= aborts_leave_until_)) {
@@ -454,8 +461,14 @@ class ucx_port : public endpoint {
     if (loaned_.empty() || now() < patience()) return;
     tell_all(control_message::purpose::gone, "");
     for (int i = 0; i < 100; ++i) connections_.poll();
+    close_connections();
     connections_.silence();
     while (transfer* const t = loaned_.pop_front()) give_up(t);
+  }
+  /// Closes the connections that UCX watches, and ends the messages over them.
+  void close_connections() noexcept {
+    connections_.close(false);
+    for (int i = 0; i < 100 && in_flight() > 0; ++i) connections_.poll();
   }
   void give_up(transfer* t) noexcept {
     t->given_up = true;
@@ -470,9 +483,9 @@ class ucx_port : public endpoint {
     } catch (...) { // a rank without memory is silent
     }
   }
-  [[nodiscard]] bool all_have_left() const noexcept {
+  [[nodiscard]] bool all_have_ended() const noexcept {
     for (rank_t r = 0; r < size(); ++r) {
-      if (r != rank() && !has_left(r)) return false;
+      if (r != rank() && !connections_.has_ended(r)) return false;
     }
     return true;
   }

@@ -96,9 +96,15 @@ class ucx_worker {
 
   /// Sends an active message with the header `head` and the payload `pieces`, none of which is empty. Returns null if
   /// the message has left, an error, or a request, for which UCX calls `ended(request, status, record)` later.
+  /// With `asks`, UCX first asks the peer which of its endpoints this is, as it does before a long message.
   [[nodiscard]] static void* send(ucp_ep_h endpoint, std::span<const std::byte> head,
-                                  std::span<const ucp_dt_iov_t> pieces, ucp_send_nbx_callback_t ended, void* record) {
+                                  std::span<const ucp_dt_iov_t> pieces, ucp_send_nbx_callback_t ended, void* record,
+                                  bool asks = false) {
     payload all(pieces, record);
+    if (asks) {
+      all.how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+      all.how.flags = UCP_AM_SEND_FLAG_REPLY;
+    }
     all.how.cb.send = ended;
     return ucp_am_send_nbx(endpoint, message_id, head.data(), head.size(), all.place, all.count, &all.how);
   }
@@ -123,6 +129,23 @@ class ucx_worker {
     if (status == UCS_ERR_BUSY) return false;
     check_ucx(status, "ucp_worker_arm");
     return true;
+  }
+  /// Makes UCX call `ended(request, status, record)` when all messages to `endpoint` so far have left and it is
+  /// connected. Returns what `send` returns.
+  [[nodiscard]] static void* start_flush(ucp_ep_h endpoint, ucp_send_nbx_callback_t ended, void* record) {
+    ucp_request_param_t how;
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    how.cb.send = ended;
+    how.user_data = record;
+    return ucp_ep_flush_nbx(endpoint, &how);
+  }
+  /// Closes `endpoint`, whose connection UCX watches, at once. The transfers in flight fail at the next progress.
+  static void close(ucp_ep_h endpoint) noexcept {
+    ucp_request_param_t how;
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    how.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    void* const request = ucp_ep_close_nbx(endpoint, &how);
+    if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
   }
   /// Makes progress until all messages to `endpoint` have left, as long as `goes_on()`. Returns whether all have left.
   template <class GoesOn>
