@@ -45,6 +45,8 @@ enum outcome : int {
   wrong_settings = 22,
   other_bits = 23,
   unexpected_growth = 24,
+  same_group = 25,
+  lives_after_error = 26,
   leaks_descriptors = 30,
   leaks_threads = 31,
   leaks_memory = 32,
@@ -78,19 +80,22 @@ int until_all_are_there(std::unique_ptr<spar::ucx> net, int id, std::uint64_t wa
       if (!any_order && std::popcount(now & (bit(id) - 1)) != net->rank()) return wrong_number;
       if (now == wanted) return complete;
       if (auto wider = net->grow()) net = std::move(wider);
-    } catch (const spar::peer_failed&) {
+    } catch (const spar::error&) {
+      if (!net->dead()) return lives_after_error;
       net.reset(new spar::ucx(net->shrink()));
     }
   }
   return late;
 }
 
-/// The store of another process, in whose `fatal`-th call from now this process is killed, before or after the store
-/// has answered.
+enum class fault { kill_before, kill_after, lose_store };
+
+/// The store of another process. In one of its calls, this process is killed before or after the store has answered, or
+/// the call fails.
 class fatal_store final : public spar::rendezvous_store {
  public:
   explicit fatal_store(const spar::rendezvous_options& where) : store_(where) {}
-  void kill_in(int call, bool before) { left_ = call, before_ = before; }
+  void plan(fault what, int call) { what_ = what, left_ = call; }
 
   std::string put(std::string_view key, std::string_view value) override {
     return beside([&] { return store_.put(key, value); });
@@ -104,7 +109,8 @@ class fatal_store final : public spar::rendezvous_store {
   std::invoke_result_t<Call> beside(Call call) {
     const bool now = left_ == 0;
     if (left_ >= 0) --left_;
-    if (now && before_) ::raise(SIGKILL);
+    if (now && what_ == fault::lose_store) throw spar::transport_error("the store is lost");
+    if (now && what_ == fault::kill_before) ::raise(SIGKILL);
     auto answer = call();
     if (now) ::raise(SIGKILL);
     return answer;
@@ -112,7 +118,7 @@ class fatal_store final : public spar::rendezvous_store {
 
   spar::tcp_store store_;
   int left_ = -1;
-  bool before_ = false;
+  fault what_ = fault::kill_before;
 };
 
 /// Processes that meet in this process. All of them start before the thread of the server, for a process that is made
@@ -180,6 +186,7 @@ std::unique_ptr<spar::ucx> join(const std::shared_ptr<fatal_store>& store, doubl
 
 TEST(ucx_grow, processes_join_one_after_the_other) {
   for (const char* const transports : {"all", "tcp,self"}) {
+    if (!is_full() && std::string_view(transports) != "all") continue;
     const rank_t ranks = 2;
     const int joiners = 3;
     job all(transports);
@@ -187,11 +194,16 @@ TEST(ucx_grow, processes_join_one_after_the_other) {
     for (rank_t r = 0; r < ranks; ++r)
       all.add(r, ranks, [=](auto net, fatal_store&) { return until_all_are_there(std::move(net), r, wanted); });
     for (int id = ranks; id < ranks + joiners; ++id)
-      all.add_later(id, [=](const auto& store) { return until_all_are_there(join(store), id, wanted, true); });
+      all.add_later(id, [=](const auto& store) {
+        auto net = join(store);
+        store->put("test/in/" + std::to_string(id), "");
+        return until_all_are_there(std::move(net), id, wanted);
+      });
     all.serve();
-    all.go(ranks);
-    test::rest(0.05);
-    for (int id = ranks + 1; id < ranks + joiners; ++id) all.go(id); // these two in any order
+    for (int id = ranks; id < ranks + joiners; ++id) {
+      all.go(id);
+      EXPECT_TRUE(all.store().wait("test/in/" + std::to_string(id), 60)) << id;
+    }
     for (int id = 0; id < all.size(); ++id) EXPECT_EQ(all[id].status(), complete) << id << ", " << transports;
   }
 }
@@ -204,7 +216,7 @@ TEST(ucx_grow, a_joiner_that_is_killed_does_not_stop_the_others) {
     for (const bool before : {true, false}) {
       SCOPED_TRACE(testing::Message() << "killed " << (before ? "before" : "after") << " call " << call);
       if (call == after_the_last && !before) continue;
-      if (!is_full() && (call + before) % 2 == 0) continue;
+      if (!is_full() && !(before && (call == 1 || call == after_the_last))) continue; // before and after it is taken
       const rank_t ranks = 2;
       const int victim = ranks, healthy = ranks + 1;
       job all;
@@ -212,7 +224,7 @@ TEST(ucx_grow, a_joiner_that_is_killed_does_not_stop_the_others) {
       for (rank_t r = 0; r < ranks; ++r)
         all.add(r, ranks, [=](auto net, fatal_store&) { return until_all_are_there(std::move(net), r, wanted); });
       all.add_later(victim, [=](const auto& store) {
-        store->kill_in(call, before);
+        store->plan(before ? fault::kill_before : fault::kill_after, call);
         const auto net = join(store);
         return ::raise(SIGKILL); // before its first call
       });
@@ -223,7 +235,7 @@ TEST(ucx_grow, a_joiner_that_is_killed_does_not_stop_the_others) {
       EXPECT_EQ(all[victim].status(), -SIGKILL);
       all.go(healthy);
       for (const int id : {0, 1, healthy}) EXPECT_EQ(all[id].status(), complete) << id;
-      EXPECT_LT(time.seconds(), 15); // not the deadline
+      EXPECT_LT(time.seconds(), 4.9); // a joiner on another host has 5 s to answer
     }
   }
 }
@@ -236,7 +248,7 @@ TEST(ucx_grow, a_rank_that_is_killed_meanwhile_does_not_stop_the_others) {
     // report and wait for the decision.
     const int calls = victim == 0 ? 7 : 2;
     for (int call = 0; call < calls; ++call) {
-      if (!is_full() && (victim == 2 || call % 3 != 2 - victim)) continue;
+      if (!is_full() && call != (victim == 0 ? 5 : 1 + victim / 2)) continue; // once for ranks 0 and 1
       SCOPED_TRACE(testing::Message() << "rank " << victim << " killed after call " << call);
       const int joiner = ranks;
       const std::uint64_t wanted = (bit(ranks + 1) - 1) & ~bit(victim);
@@ -245,7 +257,7 @@ TEST(ucx_grow, a_rank_that_is_killed_meanwhile_does_not_stop_the_others) {
         all.add(r, ranks, [=](auto net, fatal_store& store) {
           spar::barrier(*net);
           (void)store.wait("spar/join/0", 60); // the joiner asks
-          if (r == victim) store.kill_in(call, false);
+          if (r == victim) store.plan(fault::kill_after, call);
           return until_all_are_there(std::move(net), r, wanted);
         });
       all.add_later(joiner, [=](const auto& store) { return until_all_are_there(join(store), joiner, wanted); });
@@ -256,6 +268,24 @@ TEST(ucx_grow, a_rank_that_is_killed_meanwhile_does_not_stop_the_others) {
       EXPECT_LT(time.seconds(), 15); // not the deadline
     }
   }
+}
+
+/// A rank that fails in grow while its process lives: all shrink to the same ranks, then the joiner joins them.
+TEST(ucx_grow, a_rank_whose_report_fails_does_not_stop_the_others) {
+  job all;
+  for (rank_t r = 0; r < 2; ++r)
+    all.add(r, 2, [=](auto net, fatal_store& store) {
+      spar::barrier(*net);
+      (void)store.wait("spar/join/0", 60);
+      if (r == 1) store.plan(fault::lose_store, 0);
+      return until_all_are_there(std::move(net), r, bit(3) - 1);
+    });
+  all.add_later(2, [=](const auto& store) { return until_all_are_there(join(store), 2, bit(3) - 1); });
+  all.serve();
+  const test::stopwatch time;
+  all.go(2);
+  for (int id = 0; id < all.size(); ++id) EXPECT_EQ(all[id].status(), complete) << id;
+  EXPECT_LT(time.seconds(), 15); // not the deadline
 }
 
 TEST(ucx_grow, a_joiner_that_nobody_takes_ends) {
@@ -314,9 +344,11 @@ struct possessions {
 int join_often(const std::function<std::unique_ptr<spar::ucx>()>& next, int id, std::uint64_t all, int joins) {
   const int first = is_full() ? 5 : 1;
   std::optional<possessions> before;
+  std::string name;
   for (int i = 0; i < joins + first; ++i) {
     if (i == first) before.emplace();
     const auto wider = next();
+    if (std::exchange(name, wider->meeting().key("")) == wider->meeting().key("")) return same_group;
     if (members(*wider, id) != all) return wrong_sum;
   }
   const possessions after;
@@ -357,7 +389,7 @@ TEST(ucx_grow, many_joins_leave_nothing_behind) {
 TEST(ucx_grow, after_random_joins_and_kills) {
   std::mt19937 random(7);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  for (int run = 0; run < (is_full() ? 100 : 2) && !testing::Test::HasFailure(); ++run) {
+  for (int run = 0; run < (is_full() ? 100 : 1) && !testing::Test::HasFailure(); ++run) {
     SCOPED_TRACE(testing::Message() << "run " << run);
     const rank_t ranks = 2 + below(4);
     const int joiners = 1 + below(3), healthy = below(ranks), size = ranks + joiners;

@@ -95,13 +95,8 @@ inline std::unique_ptr<ucx> ucx::grow() {
     given.next_place = all.next_place;
     return std::unique_ptr<ucx>(
         new ucx(detail::ucx_founders::grown(meeting(), std::move(worker), all, rank()), port().options(), given));
-  } catch (...) { // the others must not wait for this rank, and a joiner has to ask anew
-    const std::exception_ptr why = std::current_exception();
-    try {
-      detail::refuse_growth(store, prefix, detail::message_of(why).view());
-    } catch (const error&) { // the store is lost, as the ranks that need it find out
-    }
-    abort(port(), detail::message_of(why).view());
+  } catch (...) { // the others must not wait for this rank
+    abort(port(), detail::message_of(std::current_exception()).view());
     throw;
   }
 }
