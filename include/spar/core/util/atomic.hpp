@@ -21,8 +21,8 @@ class atomic {
     return value;
   }
   void operator=(T value) noexcept { __atomic_store(&value_, &value, __ATOMIC_RELEASE); }
-  /// For numbers: adds `x`, which may be negative.
-  void operator+=(T x) noexcept { __atomic_fetch_add(&value_, x, __ATOMIC_ACQ_REL); }
+  /// For numbers: adds `x`, which may be negative. Returns the sum.
+  T operator+=(T x) noexcept { return __atomic_add_fetch(&value_, x, __ATOMIC_ACQ_REL); }
   /// Replaces the value `from` by `to`. Returns false and changes nothing if there is another value.
   [[nodiscard]] bool replace(T from, T to) noexcept {
     return __atomic_compare_exchange(&value_, &from, &to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

@@ -99,7 +99,9 @@ class ucx_descriptors {
   void forget(rank_t rank) noexcept {
     for (watched& one : processes_) {
       if (one.rank != rank) continue;
-      close(one.descriptor); // which removes it from `ended_`
+      // `close` would remove it from `ended_`, but not if a process that was forked has a copy.
+      epoll_ctl(ended_, EPOLL_CTL_DEL, one.descriptor, nullptr);
+      close(one.descriptor);
       one = processes_.back();
       return processes_.pop_back();
     }

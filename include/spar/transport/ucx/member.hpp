@@ -47,8 +47,7 @@ struct ucx_member {
   /// This process, with the address of its worker.
   static ucx_member self(std::string address, int colour, int key) {
     static atomic<std::int32_t> communicators = 0;
-    communicators += 1;
-    return {getpid(), communicators, colour, key, ucx_host(), std::move(address)};
+    return {getpid(), communicators += 1, colour, key, ucx_host(), std::move(address)};
   }
   [[nodiscard]] std::string text() const {
     const lengths head{process, number, colour, key, static_cast<std::uint32_t>(host.size())};
