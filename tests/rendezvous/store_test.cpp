@@ -214,6 +214,24 @@ TEST(tcp_store, reports_at_once_that_the_process_of_the_server_was_killed) {
       << why;
 }
 
+TEST(tcp_store, reports_after_the_deadline_that_the_process_of_the_server_is_stopped) {
+  const test::reserved_port port;
+  test::process server([&] {
+    const spar::tcp_store_server serves(here(port.get()));
+    for (;;) ::pause();
+    return 0;
+  });
+  spar::tcp_store client(test::here(port.get(), 0.5));
+  ::kill(server.id(), SIGSTOP);
+  ::waitpid(server.id(), nullptr, WUNTRACED); // all its threads have stopped
+  const test::stopwatch watch;
+  const std::string why = test::message_of<spar::transport_error>([&] { client.put("a", "one"); });
+  EXPECT_LT(watch.seconds(), 5);
+  EXPECT_NE(why.find("port " + std::to_string(port.get()) + " does not answer"), why.npos) << why;
+  ::kill(server.id(), SIGKILL);
+  EXPECT_EQ(server.status(), -SIGKILL);
+}
+
 TEST(tcp_store, forgets_a_client_that_was_killed_while_it_waits) {
   const test::reserved_port port;
   test::process client([&] {

@@ -44,7 +44,6 @@ class store_connection {
 
  private:
   static constexpr double longest_greeting = 5; // seconds; then connects anew, because the address may have changed
-  static constexpr double longest_answer = 30;  // seconds in which a server answers that need not wait
 
   void greet(const rendezvous_options& where, double until);
   void send(std::string_view bytes, double until);
@@ -53,13 +52,15 @@ class store_connection {
 
   std::mutex mutex_;
   std::string name_;
+  double longest_answer_; // seconds in which a server answers that need not wait
   descriptor socket_;
   std::string in_;   // bytes of the answer
   std::string lost_; // why there is no connection any more
 };
 
 SPAR_INLINE store_connection::store_connection(const rendezvous_options& where)
-    : name_(sentence("the rendezvous at ", where.address, ", port ", where.port)) {
+    : name_(sentence("the rendezvous at ", where.address, ", port ", where.port)),
+      longest_answer_(std::min(where.deadline, 30.)) {
   check_options(where);
   if (where.address.empty() || where.port == 0)
     raise<invalid_argument>(
@@ -159,7 +160,7 @@ SPAR_INLINE std::optional<std::string> store_connection::ask(const store_request
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!lost_.empty()) raise<transport_error>({lost_});
   try {
-    const double until = monotonic_seconds() + seconds + longest_answer;
+    const double until = monotonic_seconds() + seconds + longest_answer_;
     send(encode(request), until);
     const frame answer = receive(most_frame_bytes, until);
     if (answer.kind == frame_kind::value) return std::string(answer.body);

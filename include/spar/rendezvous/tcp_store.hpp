@@ -61,8 +61,9 @@ class tcp_store : public rendezvous_store {
   tcp_store(const tcp_store&) = delete;
   ~tcp_store() override;
 
-  /// Like `rendezvous_store::put`. Throws `transport_error` also if the server has ended, and `invalid_argument` if the
-  /// key is empty or has more than 1024 bytes, or the value more than 64 MiB.
+  /// Like `rendezvous_store::put`. Throws `transport_error` also if the server has ended, or does not answer within
+  /// `where.deadline` or 30 s, and `invalid_argument` if the key is empty or has more than 1024 bytes, or the value
+  /// more than 64 MiB.
   std::string put(std::string_view key, std::string_view value) override;
   std::optional<std::string> wait(std::string_view key, double seconds) override;
 
