@@ -166,6 +166,7 @@ class endpoint {
   /// For a transport that can send the abort of this rank only while this rank makes progress: the function `abort`
   /// makes progress until the transport calls `set_aborting(false)`.
   void set_aborting(bool goes_on) noexcept { is_aborting_ = goes_on; }
+  /// Whether `abort` has to make progress: see `set_aborting`.
   [[nodiscard]] bool aborting() const noexcept { return is_aborting_; }
 
   // The failure of a rank: see endpoint/failure.hpp.
