@@ -17,9 +17,12 @@ class Spar(CMakePackage):
     variant("compiled", default=False, description="Build the compiled library, for C++, C and Fortran")
     variant("shared", default=False, when="+compiled", description="Build the compiled library as a shared library")
 
+    variant("ucx", default=False, description="The transport over UCX, for processes without MPI")
+
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("mpi")
+    depends_on("ucx@1.13:", when="+ucx")
     depends_on("cli11", when="+tools")
     depends_on("fmt", when="+tools")
     depends_on("nlohmann-json", when="+tools")
@@ -39,4 +42,5 @@ class Spar(CMakePackage):
         if self.spec.satisfies("+compiled"):
             targets += ["spar_compiled_shared" if self.spec.satisfies("+shared") else "spar_compiled"]
             targets += ["spar_compiled_mpi"]
+            targets += ["spar_compiled_ucx"] if self.spec.satisfies("+ucx") else []
         return targets

@@ -8,6 +8,7 @@
 #include <spar/transport/any.hpp>
 #include <spar/transport/ucx.hpp>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,27 +44,45 @@ class store_of_c final : public rendezvous_store {
   }
 
   std::string put(std::string_view key, std::string_view value) override {
-    std::optional<std::string> answer;
-    check(functions_.put(functions_.context, std::string(key).c_str(), value.data(), signed_of(value.size()), &give,
-                         &answer),
-          "put");
-    if (!answer) raise<transport_error>({"the function 'put' of the store has passed no value to 'answer'"});
-    return *std::move(answer);
+    answer got;
+    const int status = functions_.put(functions_.context, std::string(key).c_str(), value.data(),
+                                      signed_of(value.size()), &give, &got);
+    std::optional<std::string> kept = std::move(got).take(status, "put");
+    if (!kept) raise<transport_error>({"the function 'put' of the store has passed no value to 'answer'"});
+    return *std::move(kept);
   }
   std::optional<std::string> wait(std::string_view key, double seconds) override {
-    std::optional<std::string> answer;
-    check(functions_.wait(functions_.context, std::string(key).c_str(), seconds, &give, &answer), "wait");
-    return answer;
+    answer got;
+    const int status = functions_.wait(functions_.context, std::string(key).c_str(), seconds, &give, &got);
+    return std::move(got).take(status, "wait");
   }
 
  private:
-  static void give(void* to, const void* value, std::int64_t length) {
-    static_cast<std::optional<std::string>*>(to)->emplace(static_cast<const char*>(value),
-                                                          static_cast<std::size_t>(length));
-  }
-  static void check(int status, const char* function) {
-    if (status != 0)
-      raise<transport_error>({"the function '", function, "' of the store has returned ", status, "; expected 0"});
+  /// What a function of the store has passed to `give`.
+  struct answer {
+    std::optional<std::string> value;
+    std::exception_ptr error;
+
+    /// The value after the `function` has returned `status`.
+    std::optional<std::string> take(int status, const char* function) && {
+      if (error) std::rethrow_exception(error);
+      if (status != 0)
+        raise<transport_error>({"the function '", function, "' of the store has returned ", status, "; expected 0"});
+      return std::move(value);
+    }
+  };
+  /// Called by functions in C, which no exception may cross.
+  static void give(void* to, const void* value, std::int64_t length) noexcept {
+    answer& got = *static_cast<answer*>(to);
+    try {
+      if (length < 0 || (length > 0 && value == nullptr)) {
+        raise<transport_error>({"a function of the store has passed ", length, " bytes",
+                                value == nullptr ? " at NULL" : "", " to 'answer'"});
+      }
+      got.value.emplace(static_cast<const char*>(value), static_cast<std::size_t>(length));
+    } catch (...) {
+      got.error = std::current_exception();
+    }
   }
 
   spar_store functions_;

@@ -77,6 +77,19 @@ static int says_nothing(void* context, const char* key, const void* value, int64
   return 0;
 }
 
+static int answers_a_negative_length(void* context, const char* key, const void* value, int64_t length,
+                                     spar_store_answer* answer, void* to) {
+  (void)context, (void)key, (void)length;
+  answer(to, value, -1);
+  return 0;
+}
+
+static int answers_null(void* context, const char* key, double seconds, spar_store_answer* answer, void* to) {
+  (void)context, (void)key, (void)seconds;
+  answer(to, NULL, 3);
+  return 0;
+}
+
 static int rank_in_store(int rank) {
   const spar_store store = {.context = &shared, .put = put, .wait = wait_for};
   spar_comm comm = NULL;
@@ -113,6 +126,11 @@ static int refused(void) {
   FAILS(SPAR_ERR_TRANSPORT, "'put' of the store has returned 5", spar_comm_from_store(&store, 0, 1, &comm));
   store.put = says_nothing;
   FAILS(SPAR_ERR_TRANSPORT, "has passed no value", spar_comm_from_store(&store, 0, 1, &comm));
+  store.put = answers_a_negative_length;
+  FAILS(SPAR_ERR_TRANSPORT, "has passed -1 bytes", spar_comm_from_store(&store, 0, 1, &comm));
+  store.put = put;
+  store.wait = answers_null;
+  FAILS(SPAR_ERR_TRANSPORT, "has passed 3 bytes at NULL", spar_comm_from_store(&store, 0, 1, &comm));
   CHECK(comm == NULL);
   return 0;
 }
