@@ -45,7 +45,7 @@ class ucx_port : public endpoint {
         inbox_(size(), room(), connections_.worker()) {
     set_network(network);
     const auto on_host = std::count(hosts_.begin(), hosts_.end(), hosts_[static_cast<std::size_t>(rank())]);
-    polls_before_sleep_ = on_host <= detail::processors() ? 200 : 0;
+    polls_before_sleep_ = on_host <= detail::processors();
     set_unreceived(matching_.arrivals(), [](endpoint& own, bool look) {
       auto& port = static_cast<ucx_port&>(own);
       if (look) port.try_look();
@@ -147,7 +147,7 @@ class ucx_port : public endpoint {
   void progress(bool block) {
     try {
       bool news = look();
-      for (int i = 0; block && i < polls_before_sleep_ && !news && scheduler().idle() && !dead(); ++i) news = look();
+      if (block && !news && polls_before_sleep_ && !dead()) news = look_for_a_while();
       if (block && !news && scheduler().idle() && (!dead() || loans().any() || scheduler().polls()))
         doze();
       else if (!block || ++polls_ % 256 == 0)
@@ -391,6 +391,19 @@ class ucx_port : public endpoint {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     return news;
   }
+  /// Polls UCX until anything happens, for longer than a peer takes to wake up and answer, some 12 µs: if both ranks
+  /// slept meanwhile, each message between them would have to wake its receiver. Returns whether anything has happened.
+  bool look_for_a_while() {
+    constexpr double seconds = 2e-5;
+    for (double end = 0;;) {
+      for (int i = 0; i < 64; ++i) {
+        if (look() || !scheduler().idle() || dead()) return true;
+      }
+      const double time = now();
+      if (end == 0) end = time + seconds;
+      if (time >= end) return false;
+    }
+  }
   /// Handles all messages that have arrived, as far as UCX knows.
   void drain() noexcept {
     constexpr double while_silent = 2e-4; // seconds in which UCX notices messages over a way that it has not used yet
@@ -493,7 +506,7 @@ class ucx_port : public endpoint {
   rendezvous meeting_;
   ucx_options options_;
   std::vector<rank_t> hosts_;
-  int polls_before_sleep_ = 0;
+  bool polls_before_sleep_ = false; // false if this host has fewer processors than ranks
   std::uint32_t polls_ = 0;
   double aborts_leave_until_ = 0; // until when a failed call waits for its aborts to leave; 0 if none is in flight
   double given_up_ = 0;           // the result of `patience`; 0 before its first call

@@ -25,8 +25,9 @@ inline void check_ucx(ucs_status_t status, const char* call) {
   raise<transport_error>({call, " failed: ", ucs_status_string(status)});
 }
 
-/// Starts UCX for about `ranks` ranks, with the settings of the variables UCX_... and, unless UCX_NET_DEVICES is set,
-/// only on the network interface `device`, if it is not empty.
+/// Starts UCX for about `ranks` ranks, with the settings of the variables UCX_.... Where they say nothing: only on the
+/// network interface `device`, if it is not empty; and with a payload of less than 128 KiB copied on its way, because
+/// the sender's notice and the receiver's answer then take longer than the copies, by shared memory and by TCP.
 inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, rank_t ranks) {
   struct deleter {
     void operator()(ucp_config_t* settings) const noexcept { ucp_config_release(settings); }
@@ -36,6 +37,8 @@ inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, 
   const std::unique_ptr<ucp_config_t, deleter> settings(read);
   if (!device.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
     check_ucx(ucp_config_modify(settings.get(), "NET_DEVICES", device.c_str()), "ucp_config_modify");
+  if (std::getenv("UCX_RNDV_THRESH") == nullptr)
+    check_ucx(ucp_config_modify(settings.get(), "RNDV_THRESH", "128k"), "ucp_config_modify");
   ucp_params_t wanted{};
   wanted.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   wanted.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
