@@ -396,7 +396,7 @@ TEST(ucx_grow, after_random_joins_and_kills) {
     std::uint64_t killed = 0;
     for (int id = 0; id < size; ++id) killed |= id != healthy && below(3) == 0 ? bit(id) : 0;
     const std::uint64_t wanted = (bit(size) - 1) & ~killed;
-    job all;
+    job all(run % 2 == 0 ? "all" : "tcp,self");
     for (rank_t r = 0; r < ranks; ++r)
       all.add(r, ranks, [=](auto net, fatal_store&) { return until_all_are_there(std::move(net), r, wanted, true); });
     for (int id = ranks; id < size; ++id)
