@@ -42,9 +42,13 @@ inline std::vector<rank_t> lost_processes(MPI_Comm comm) {
 }
 
 /// A communicator of the processes in `group`, of whom all call this function. Processes outside the group may have
-/// ended, which MPI_Comm_create_group does not allow.
-inline int create_among(MPI_Comm, MPI_Group group, MPI_Comm* created) {
-  return MPI_Comm_create_from_group(group, "spar", MPI_INFO_NULL, MPI_ERRORS_RETURN, created);
+/// ended, which MPI_Comm_create_group does not allow. MPI_Comm_create_from_group is not supported by Open MPI 5.0 if
+/// messages travel by UCX (issue 12566 of Open MPI), or without mpiexec.
+inline int create_among(MPI_Comm comm, MPI_Group group, MPI_Comm* created) {
+  const int code = MPI_Comm_create_from_group(group, "spar", MPI_INFO_NULL, MPI_ERRORS_RETURN, created);
+  int kind = MPI_SUCCESS;
+  MPI_Error_class(code, &kind);
+  return kind == MPI_ERR_UNSUPPORTED_OPERATION ? MPI_Comm_create_group(comm, group, 0, created) : code;
 }
 
 #else
