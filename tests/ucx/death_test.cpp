@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Processes over UCX that end: a killed rank is known to all others within a second, over shared memory and over TCP; a
-// rank that leaves in order is no failure.
+// rank that leaves in order is no failure; and nothing is left over TCP.
 #include "rendezvous/processes.hpp"
 
 #include <spar/ucx.hpp>
@@ -133,6 +133,31 @@ TEST_P(ucx_death, of_a_process_whose_rank_has_left_is_no_failure) {
     while (world.now() < end) world.progress(false);
     spar::allreduce(group, std::span(x));
     if (world.dead() || group.dead()) own.note("a communicator is dead");
+  });
+  for (auto& each : processes) EXPECT_EQ(each.status(), 0);
+  for (const outcome& each : *all) EXPECT_STREQ(each.error.data(), "");
+}
+
+/// Rank 1 makes no progress, so rank 0 gives up its messages after a second.
+TEST(ucx_worker, leaves_no_descriptor_over_tcp) {
+  const test::reserved_port port;
+  const auto all = shared_outcomes();
+  auto processes = start(2, "tcp,self", port, *all, [](const spar::rendezvous& meeting, outcome& own) {
+    spar::ucx world(meeting);
+    std::vector<float> x(500'000, 1.0F);
+    spar::allreduce(world, std::span(x));
+    const std::size_t before = test::open_descriptors();
+    {
+      spar::ucx net = world.split(0, world.rank());
+      net.set_deadline(0.1);
+      if (net.rank() == 0) {
+        EXPECT_THROW(spar::allreduce(net, std::span(x), spar::ring{}), spar::error);
+      }
+      (void)meeting.exchange("");
+    }
+    const std::size_t after = test::open_descriptors();
+    if (world.rank() == 0 && after != before)
+      own.note(std::to_string(before) + " descriptors have become " + std::to_string(after));
   });
   for (auto& each : processes) EXPECT_EQ(each.status(), 0);
   for (const outcome& each : *all) EXPECT_STREQ(each.error.data(), "");
