@@ -3,6 +3,7 @@
 // nobody. The errors of a client that finds no server, or another one.
 #include "rendezvous/processes.hpp"
 
+#include <spar/rendezvous/rendezvous.hpp>
 #include <spar/rendezvous/tcp/proof.hpp>
 #include <spar/rendezvous/tcp/protocol.hpp>
 #include <spar/rendezvous/tcp_store.hpp>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -241,7 +243,15 @@ TEST(tcp_store_errors, a_port_in_use_is_named) {
   const std::string why =
       test::message_of<spar::transport_error>([&] { spar::tcp_store_server{here(server.port(), 0.1)}; });
   EXPECT_EQ(why, "rank 0 cannot serve the rendezvous: cannot listen on port " + std::to_string(server.port()) +
-                     ": Address already in use; choose another port by SPAR_PORT on all ranks");
+                     ": Address already in use; unless another process is rank 0, too, choose another port by "
+                     "SPAR_PORT on all ranks");
+}
+
+TEST(tcp_store_errors, a_rank_that_does_not_come_may_look_elsewhere_than_where_rank_0_listens) {
+  const auto server = std::make_shared<spar::tcp_store_server>(here(0));
+  const std::string why =
+      test::message_of<spar::timeout>([&] { (void)spar::rendezvous(server, 0, 2, here(0, 0.1)).exchange("x"); });
+  EXPECT_EQ(why, "rank 1 of 2 has not come within 0.1 s; rank 0 listens on port " + std::to_string(server->port()));
 }
 
 TEST(tcp_store_errors, secrets_must_be_the_same) {

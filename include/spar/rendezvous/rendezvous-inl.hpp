@@ -152,7 +152,9 @@ SPAR_INLINE std::vector<std::string> rendezvous::collect(const std::string& plac
   }
   if (!missing.empty()) {
     const char* const have = missing.size() == 1 ? " has" : " have";
-    raise<timeout>({detail::list_of_ranks(missing), " of ", size(), have, " not come within ", deadline(), " s"});
+    const auto* const server = dynamic_cast<const tcp_store_server*>(&meeting());
+    raise<timeout>({detail::list_of_ranks(missing), " of ", size(), have, " not come within ", deadline(), " s",
+                    server == nullptr ? "" : sentence("; rank 0 listens on port ", server->port())});
   }
   return texts;
 }

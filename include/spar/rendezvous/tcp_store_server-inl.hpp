@@ -119,7 +119,8 @@ SPAR_INLINE store_server::store_server(memory_store& values, const rendezvous_op
     } catch (const transport_error& e) {
       if (monotonic_seconds() >= until) {
         raise<transport_error>(
-            {"rank 0 cannot serve the rendezvous: ", e.what(), "; choose another port by SPAR_PORT on all ranks"});
+            {"rank 0 cannot serve the rendezvous: ", e.what(),
+             "; unless another process is rank 0, too, choose another port by SPAR_PORT on all ranks"});
       }
       rest(0.1);
     }
