@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks over MPI that go on after a failure, by mpi::shrink. All processes live; for
-// processes that end, there is killed_program.cpp.
+// Ranks over MPI that go on after a failure, by mpi::shrink. All processes live; killed_program.cpp is for
+// processes that end.
 #include <spar/mpi.hpp>
 #include <spar/rendezvous/tcp_store.hpp>
 #include <spar/transport/mpi_shrink.hpp>

@@ -172,6 +172,7 @@ class mpi_control : public link {
   bool has_received_all() noexcept {
     try {
       for (control_message note; take(note);) is_dead_ = is_dead_ || note.what == control_message::purpose::abort;
+      take_lost([this](rank_t) { is_dead_ = true; });
       int sent = 1;
       check_mpi(MPI_Testall(static_cast<int>(last_sends_.size()), last_sends_.data(), &sent, MPI_STATUSES_IGNORE),
                 "MPI_Testall");
