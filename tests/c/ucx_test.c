@@ -23,6 +23,7 @@ struct texts {
 };
 
 static struct texts shared = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static struct texts unshared = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static int find(const struct texts* in, const char* key) {
   int i;
@@ -115,7 +116,7 @@ static int in_own_store(void) {
 }
 
 static int refused(void) {
-  spar_store store = {.context = &shared, .put = put, .wait = wait_for};
+  spar_store store = {.context = &unshared, .put = put, .wait = wait_for};
   spar_comm comm = NULL;
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'comm' is NULL", spar_comm_from_store(&store, 0, 1, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'store' is NULL", spar_comm_from_store(NULL, 0, 1, &comm));
