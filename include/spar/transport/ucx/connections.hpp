@@ -49,10 +49,12 @@ class ucx_connections {
     opening_.reserve(members.size());
     aborts_.reserve(); // reserved memory takes no pages until it is used
     const bool shares_memory = ucx_shares_memory();
+    const std::uint32_t flags = ucx_copies_between_hosts() ? UCP_AM_SEND_FLAG_EAGER : 0;
     for (rank_t r = 0; r < static_cast<rank_t>(members.size()); ++r) {
       ucx_member& its = members[static_cast<std::size_t>(r)];
       const bool is_local = hosts[static_cast<std::size_t>(r)] == hosts[static_cast<std::size_t>(own)];
-      peers_.emplace_back(*this, r, std::move(its.address), is_local, !is_local || !shares_memory);
+      const bool is_watched = !is_local || !shares_memory;
+      peers_.emplace_back(*this, r, std::move(its.address), is_local, is_watched, is_watched ? flags : 0);
       if (is_local && r != own && !descriptors_.watch(r, its.process)) set_died(r);
     }
   }
@@ -90,7 +92,7 @@ class ucx_connections {
       ++its.sent;
       return ucx_outcome::in_flight;
     }
-    void* const request = worker_.send(its.endpoint, head, pieces, ended, record);
+    void* const request = worker_.send(its.endpoint, head, pieces, ended, record, its.flags);
     if (UCS_PTR_IS_ERR(request)) {
       const ucs_status_t status = UCS_PTR_STATUS(request);
       if (status == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
@@ -206,13 +208,16 @@ class ucx_connections {
     void* record;
   };
   struct peer {
-    peer(ucx_connections& all, rank_t r, std::string&& of_worker, bool local, bool ucx_watches) noexcept
-        : owner(&all), rank(r), address(std::move(of_worker)), is_local(local), is_watched(ucx_watches) {}
+    peer(ucx_connections& all, rank_t r, std::string&& of_worker, bool local, bool ucx_watches,
+         std::uint32_t of_messages) noexcept
+        : owner(&all), rank(r), address(std::move(of_worker)), is_local(local), is_watched(ucx_watches),
+          flags(of_messages) {}
     ucx_connections* owner;
     rank_t rank;
     std::string address;    // of the worker
     bool is_local;          // whether its process is on this host
     bool is_watched;        // whether UCX tells that a connection has failed
+    std::uint32_t flags;    // of `ucp_am_send_nbx`
     bool has_ended = false; // whether the last control message, `left` or `gone`, has arrived
     bool has_left = false;  // whether it has ended because it has left
     bool is_gone = false;   // whether it has ended and waits for no last message of this rank
@@ -304,7 +309,8 @@ class ucx_connections {
     }
     if (is_lost(its) || !its.is_connected || its.hellos_sent == 2 || its.hellos_sent > its.hellos_received)
       return false;
-    const bool asks = its.hellos_sent++ == 1;
+    // With this flag, UCX first asks the peer which of its endpoints this is, as it does before a long message.
+    const std::uint32_t asks = its.hellos_sent++ == 1 ? UCP_AM_SEND_FLAG_REPLY : 0;
     const auto hello = ucx_frame{0, own_, ucx_frame::hello}.write(its.hello);
     void* const request = worker_.send(its.endpoint, hello, {}, &on_hello_sent, &its, asks);
     if (UCS_PTR_IS_ERR(request)) suspect(its.rank, ucs_status_string(UCS_PTR_STATUS(request)));
@@ -312,7 +318,7 @@ class ucx_connections {
   }
   void send_now(const peer& its, waiting* w) noexcept {
     void* request = UCS_STATUS_PTR(its.is_closed ? UCS_ERR_CANCELED : UCS_ERR_CONNECTION_RESET);
-    if (!is_lost(its)) request = worker_.send(its.endpoint, w->head, w->pieces, w->ended, w->record);
+    if (!is_lost(its)) request = worker_.send(its.endpoint, w->head, w->pieces, w->ended, w->record, its.flags);
     if (!UCS_PTR_IS_PTR(request)) w->ended(nullptr, UCS_PTR_STATUS(request), w->record);
     waiting_.recycle(w);
   }

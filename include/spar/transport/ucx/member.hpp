@@ -88,6 +88,13 @@ inline std::vector<rank_t> hosts_of(const std::vector<ucx_member>& all) {
   return hosts;
 }
 
+/// Whether long payloads to other hosts are copied on their way, as short ones are: over TCP, the notice of a payload
+/// that stays at the sender would wait behind the payloads before it, and the link would be idle until the answer. A
+/// host whose system has RDMA, or the variable UCX_RNDV_THRESH, leaves the choice to UCX.
+inline bool ucx_copies_between_hosts() noexcept {
+  return access("/sys/class/infiniband", F_OK) != 0 && std::getenv("UCX_RNDV_THRESH") == nullptr;
+}
+
 /// Whether UCX may use shared memory between processes of a host, according to the variable UCX_TLS.
 inline bool ucx_shares_memory() {
   const char* const variable = std::getenv("UCX_TLS");

@@ -8,6 +8,7 @@
 #include <ucp/api/ucp.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -98,16 +99,14 @@ class ucx_worker {
   }
 
   /// Sends an active message with the header `head` and the payload `pieces`, none of which is empty. Returns null if
-  /// the message has left, an error, or a request, for which UCX calls `ended(request, status, record)` later.
-  /// With `asks`, UCX first asks the peer which of its endpoints this is, as it does before a long message.
+  /// the message has left, an error, or a request, for which UCX calls `ended(request, status, record)` later. `flags`
+  /// are those of `ucp_am_send_nbx`.
   [[nodiscard]] static void* send(ucp_ep_h endpoint, std::span<const std::byte> head,
                                   std::span<const ucp_dt_iov_t> pieces, ucp_send_nbx_callback_t ended, void* record,
-                                  bool asks = false) {
+                                  std::uint32_t flags) {
     payload all(pieces, record);
-    if (asks) {
-      all.how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-      all.how.flags = UCP_AM_SEND_FLAG_REPLY;
-    }
+    all.how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    all.how.flags = flags;
     all.how.cb.send = ended;
     return ucp_am_send_nbx(endpoint, message_id, head.data(), head.size(), all.place, all.count, &all.how);
   }
