@@ -315,7 +315,7 @@ TEST(processes_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
   if (world.size() < 2) return;
   communicator all = world.split(0, world.rank());
   all.set_deadline(0.5);
-  std::vector<float> x(500'000, 1.0F);
+  std::vector<float> x(8'000'000, 1.0F); // more than the buffers of TCP
   if (all.rank() == 1) {
     const pid_t self = getpid();
     const pid_t other = fork();
