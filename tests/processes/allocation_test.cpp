@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // After one call over processes, calls that are no larger allocate nothing from the transport's memory resource.
+#include "processes/stream_algorithms.hpp"
 #include "support/compositions.hpp"
 #include "support/counting_resource.hpp"
 #include "support/processes.hpp"
@@ -56,14 +57,7 @@ void expect_none_after_one(const Call& call, const Call& smaller) {
 
 template <class Algorithm>
 class processes_allocations : public testing::Test {};
-using algorithms =
-    joined<testing::Types, stream_schedules,
-           std::tuple<
-#if SPAR_ALL_CASES
-               stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
-#endif
-               quantised_split<8>>>;
-TYPED_TEST_SUITE(processes_allocations, algorithms);
+TYPED_TEST_SUITE(processes_allocations, stream_algorithms);
 
 template <class Algorithm, class T>
 void expect_no_sparse_allocations(std::uint64_t n) {

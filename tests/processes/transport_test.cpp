@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The conformance suite over processes: the results are those of the simulator, bit for bit, for every number of ranks
 // that the test is started with; sub-groups; many calls in flight; messages of every size; exact counts.
+#include "processes/stream_algorithms.hpp"
 #include "support/allreduce_program.hpp"
 #include "support/processes.hpp"
 
@@ -84,14 +85,7 @@ void check_streams(communicator& net, Algorithm algorithm, Op op, Value value,
 
 template <class Algorithm>
 class processes_streams : public testing::Test {};
-using algorithms =
-    joined<testing::Types, stream_schedules,
-           std::tuple<
-#if SPAR_ALL_CASES
-               stored<spar::storage::coded<>, doubling_in_parts<2>>, stored<spar::storage::coded<7>, spar::ssar_split>,
-#endif
-               quantised_split<8>>>;
-TYPED_TEST_SUITE(processes_streams, algorithms);
+TYPED_TEST_SUITE(processes_streams, stream_algorithms);
 
 TYPED_TEST(processes_streams, sum_of_floats) {
   communicator net(meeting());

@@ -49,12 +49,10 @@ class ucx_connections {
     opening_.reserve(members.size());
     aborts_.reserve(); // reserved memory takes no pages until it is used
     const bool shares_memory = ucx_shares_memory();
-    const std::uint32_t flags = ucx_copies_between_hosts() ? UCP_AM_SEND_FLAG_EAGER : 0;
     for (rank_t r = 0; r < static_cast<rank_t>(members.size()); ++r) {
       ucx_member& its = members[static_cast<std::size_t>(r)];
       const bool is_local = hosts[static_cast<std::size_t>(r)] == hosts[static_cast<std::size_t>(own)];
-      const bool is_watched = !is_local || !shares_memory;
-      peers_.emplace_back(*this, r, std::move(its.address), is_local, is_watched, is_watched ? flags : 0);
+      peers_.emplace_back(*this, r, std::move(its.address), is_local, !is_local || !shares_memory);
       if (is_local && r != own && !descriptors_.watch(r, its.process)) set_died(r);
     }
   }
@@ -92,7 +90,7 @@ class ucx_connections {
       ++its.sent;
       return ucx_outcome::in_flight;
     }
-    void* const request = worker_.send(its.endpoint, head, pieces, ended, record, its.flags);
+    void* const request = worker_.send(its.endpoint, head, pieces, ended, record, flags_to(its));
     if (UCS_PTR_IS_ERR(request)) {
       const ucs_status_t status = UCS_PTR_STATUS(request);
       if (status == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
@@ -208,16 +206,13 @@ class ucx_connections {
     void* record;
   };
   struct peer {
-    peer(ucx_connections& all, rank_t r, std::string&& of_worker, bool local, bool ucx_watches,
-         std::uint32_t of_messages) noexcept
-        : owner(&all), rank(r), address(std::move(of_worker)), is_local(local), is_watched(ucx_watches),
-          flags(of_messages) {}
+    peer(ucx_connections& all, rank_t r, std::string&& of_worker, bool local, bool ucx_watches) noexcept
+        : owner(&all), rank(r), address(std::move(of_worker)), is_local(local), is_watched(ucx_watches) {}
     ucx_connections* owner;
     rank_t rank;
     std::string address;    // of the worker
     bool is_local;          // whether its process is on this host
     bool is_watched;        // whether UCX tells that a connection has failed
-    std::uint32_t flags;    // of `ucp_am_send_nbx`
     bool has_ended = false; // whether the last control message, `left` or `gone`, has arrived
     bool has_left = false;  // whether it has ended because it has left
     bool is_gone = false;   // whether it has ended and waits for no last message of this rank
@@ -241,6 +236,10 @@ class ucx_connections {
   };
   [[nodiscard]] peer& peer_of(rank_t r) noexcept { return peers_[static_cast<std::size_t>(r)]; }
   [[nodiscard]] const peer& peer_of(rank_t r) const noexcept { return peers_[static_cast<std::size_t>(r)]; }
+  /// The flags of `ucp_am_send_nbx` for a message to `its`.
+  [[nodiscard]] std::uint32_t flags_to(const peer& its) const noexcept {
+    return copies_between_hosts_ && !its.is_local ? UCP_AM_SEND_FLAG_EAGER : 0;
+  }
   void set_died(rank_t r) noexcept {
     peer_of(r).has_died = true;
     suspect(r, "its process has ended");
@@ -318,7 +317,7 @@ class ucx_connections {
   }
   void send_now(const peer& its, waiting* w) noexcept {
     void* request = UCS_STATUS_PTR(its.is_closed ? UCS_ERR_CANCELED : UCS_ERR_CONNECTION_RESET);
-    if (!is_lost(its)) request = worker_.send(its.endpoint, w->head, w->pieces, w->ended, w->record, its.flags);
+    if (!is_lost(its)) request = worker_.send(its.endpoint, w->head, w->pieces, w->ended, w->record, flags_to(its));
     if (!UCS_PTR_IS_PTR(request)) w->ended(nullptr, UCS_PTR_STATUS(request), w->record);
     waiting_.recycle(w);
   }
@@ -344,6 +343,7 @@ class ucx_connections {
   void recycle(departure* d) noexcept { (d->is_abort ? aborts_ : notes_).recycle(d); }
 
   rank_t own_;
+  bool copies_between_hosts_ = ucx_copies_between_hosts();
   bool is_silent_ = false;
   std::size_t notes_in_flight_ = 0;
   std::size_t aborts_in_flight_ = 0;

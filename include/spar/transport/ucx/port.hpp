@@ -273,6 +273,7 @@ class ucx_port : public endpoint {
       port.connections_.suspect(t->peer, ucs_status_string(status));
     }
   }
+
   // --- receiving ---
 
   /// Called by UCX when a message has arrived. Returns UCS_INPROGRESS if UCX has to keep `payload`.
