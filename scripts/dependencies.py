@@ -11,7 +11,6 @@ Includes within #if count as included.
 import collections
 import functools
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -90,13 +89,25 @@ def programs(build):
     return runs
 
 
+@functools.cache
+def inputs(build):
+    """What each file of the build folder is made from, as {file: files}, without files that must only exist before."""
+    text = (Path(build) / "build.ninja").read_text(encoding="utf-8").replace("$\n", "")
+    rules = re.findall(r"^build ([^:\n]*): \S+ ?(.*)$", text, re.MULTILINE)
+    return {made: needs.split(" || ")[0].split() for outputs, needs in rules for made in outputs.split() if made != "|"}
+
+
 def sources_of(build, program):
     """The sources of a program and of the libraries of the build folder with which the program is linked, except those
     in tests/support and of the runtime, with which most tests are linked: a test that uses them includes their
     headers."""
-    command = ["ninja", "-C", build, "-t", "inputs", program]
-    inputs = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
-    files = [Path(build, line) for line in inputs if line.endswith((".cpp", ".cxx", ".cu", ".c"))]
+    found, new = set(), [program]
+    while new:
+        file = new.pop()
+        if file not in found:
+            found.add(file)
+            new += inputs(build).get(file, [])
+    files = [Path(build, name) for name in sorted(found) if name.endswith((".cpp", ".cxx", ".cu", ".c"))]
     own = [f.resolve() for f in files if f.is_file() and f.is_relative_to(ROOT)]
     return [f for f in own if f.parent != ROOT / "tests/support" and f not in RUNTIME and f.name != "precompiled.cpp"]
 

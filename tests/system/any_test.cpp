@@ -138,11 +138,7 @@ TEST(any_allreduce, is_the_allreduce_of_the_composition_for_float) {
   expect_same_of_all<float, std::uint32_t>(spar::sum{});
 }
 TEST(any_allreduce, is_the_allreduce_of_the_composition_for_int64_and_long_indices) {
-#if SPAR_ALL_CASES
   expect_same_of_all<std::int64_t, std::uint64_t>(spar::sum{});
-#else
-  expect_same<std::int64_t, std::uint64_t>(spar::sparcml{}, "sparcml", spar::sum{}, 1000, 50);
-#endif
 }
 TEST(any_allreduce, takes_the_operations_of_the_library) {
   expect_same<double, std::uint32_t>(spar::sparcml{}, "sparcml", spar::average{}, 1000, 5);
