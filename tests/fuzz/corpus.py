@@ -459,7 +459,7 @@ def composition_texts():
 
 
 def stores():
-    greeting, request, arrival, table = (bytes([i]) for i in range(4))  # what the target decodes
+    greeting, request, arrival, table, growth, asks, joiner = (bytes([i]) for i in range(7))  # what the target decodes
 
     def frame(kind, body):
         return struct.pack("<IB", len(body) + 1, kind) + body
@@ -491,6 +491,19 @@ def stores():
     yield "bad_table", table + b"t" + text(b"one") + struct.pack("<I", 100) + b"two"
     yield "bad_refusal", table + b"mrank 1 expects 5 ranks"
 
+    def decision(next_place, *ranks):
+        return growth + b"t" + text(struct.pack("<Q", next_place), b"settings", *ranks)
+
+    yield "growth", decision(3, b"rank 0", b"joiner")
+    yield "bad_growth_place", decision(0, b"rank 0", b"joiner")
+    yield "bad_growth_long_place", growth + b"t" + text(bytes(range(9)), b"settings", b"rank 0")
+    yield "bad_growth_ranks", decision(3)
+    yield "bad_growth_same", decision(3, b"rank 0", b"joiner", b"joiner")
+    yield "joiner", joiner + b"text"
+    yield "bad_joiner_text", joiner + b"x"
+    yield "bad_joiner_version", asks + b"a" + text(b"0.0.0", b"", b"process 1") + struct.pack("<I", 1) + b"text"
+    yield "bad_joiner_arrival", asks + b"text"
+
 
 def ucx_messages():
     def message(head, payload=0, repaired=1, source=2, tag=8):
@@ -499,8 +512,8 @@ def ucx_messages():
     def note(source=2, length=3):
         return struct.pack("<BBBBi52sI", 1, 1, length, 0, source, b"why", 0)
 
-    def member(host, bytes_of_host, address=b"address"):
-        return struct.pack("<BIiiiiI", 2, 0, 100, 1, 0, 0, bytes_of_host) + host + address
+    def member(host, bytes_of_host, address=b"address", repaired=3):
+        return struct.pack("<BIIiiiiI", repaired, 0, 0, 100, 1, 0, 0, bytes_of_host) + host + address
 
     dense = header(DENSE, 3, [array("f", [1, 2]), array("f", [3])])[:64]
     yield "short", message(short_header(b""), 12)
@@ -527,7 +540,8 @@ def ucx_messages():
     yield "bad_note_text", message(note(length=53), tag=-1)
     yield "bad_member", member(b"host", 11)
     yield "bad_member_without_address", member(b"host", 4, b"")
-    yield "bad_short_member", member(b"", 0, b"")[:20]
+    yield "bad_short_member", member(b"", 0, b"")[:24]
+    yield "bad_damaged_member", member(b"host", 4, repaired=2)
 
 
 TARGETS = {

@@ -3,8 +3,10 @@
 // its store. What is accepted, encoded again, gives the same bytes.
 #include "fuzz/fuzz.hpp"
 
+#include <spar/rendezvous/joiners.hpp>
 #include <spar/rendezvous/table.hpp>
 #include <spar/rendezvous/tcp/protocol.hpp>
+#include <spar/version.hpp>
 
 #include <cstddef>
 #include <optional>
@@ -52,17 +54,34 @@ void decode_entry(std::string_view bytes, bool table) {
   }
 }
 
+/// What a process that joins puts into the store ends no group: rank 0 takes the process, or refuses it at its place.
+void take_joiner(std::string_view bytes) {
+  spar::memory_store store;
+  store.put("spar/join/0", bytes);
+  std::uint64_t next = 0;
+  const auto taken = take_joiners(store, "group/", next, [](std::string_view text) {
+    if (!text.starts_with('t')) spar::raise<spar::corrupt_message>({"a malformed text"});
+  });
+  fuzz::demand(next == 1, "a process is neither taken nor refused");
+  const std::string answer = store.wait("spar/join/0/taker", 0).value_or("");
+  fuzz::demand(taken.empty() ? is_refusal(answer) : answer == "group/", "a process that is not taken is not refused");
+  throw_refusal(answer);
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
-  const auto what = in.take<std::uint8_t>() % 4;
+  const auto what = in.take<std::uint8_t>() % 7;
   const fuzz::exact_bytes bytes = in.bytes(in.left());
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   try {
     if (what == 0) decode_greeting(text);
     if (what == 1) decode_requests(text);
-    if (what >= 2) decode_entry(text, what == 3);
+    if (what == 2 || what == 3) decode_entry(text, what == 3);
+    if (what == 4) demand_same(text, encode(decode_growth(text)));
+    if (what == 5) take_joiner(text);
+    if (what == 6) take_joiner(encode(arrival{spar::version, "", "process", 1, text}));
   } catch (const spar::error&) {
     fuzz::refused = true;
   }

@@ -40,6 +40,13 @@ void repair(std::span<std::byte> bytes) {
   }
 }
 
+void repair_member(std::span<std::byte> bytes) {
+  std::uint32_t checksum = 0;
+  if (bytes.size() < sizeof(checksum)) return;
+  checksum = spar::crc32c(bytes.data() + sizeof(checksum), bytes.size() - sizeof(checksum));
+  std::memcpy(bytes.data(), &checksum, sizeof(checksum));
+}
+
 void read_message(const fuzz::exact_bytes& bytes, std::size_t payload) {
   constexpr spar::rank_t ranks = 4;
   const spar::detail::ucx_incoming m(bytes, payload, ranks);
@@ -58,7 +65,7 @@ void read_message(const fuzz::exact_bytes& bytes, std::size_t payload) {
 }
 
 void read_member(std::string_view text) {
-  const auto m = spar::detail::ucx_member::read(1, text);
+  const auto m = spar::detail::ucx_member::read("rank 1", text);
   fuzz::demand(!m.address.empty(), "an address is empty");
   fuzz::demand(m.text() == text, "what a rank tells changes when it is read and written again");
 }
@@ -67,10 +74,11 @@ void read_member(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
-  const auto kind = in.take<std::uint8_t>(); // 0 and 1: a message, damaged or repaired; others: a member
+  const auto kind = in.take<std::uint8_t>(); // 0 and 1: a message, damaged or repaired; 2, and others: a member
   const std::size_t payload = in.take<std::uint32_t>();
   fuzz::exact_bytes bytes = in.bytes(std::min<std::size_t>(in.left(), 200));
   if (kind == 1) repair(bytes);
+  if (kind > 2) repair_member(bytes);
   try {
     if (kind < 2)
       read_message(bytes, payload);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -38,12 +39,17 @@ std::future<growth> follow(spar::rendezvous_store& store, rank_t own) {
     return spar::detail::follow_growth(store, "g/", own, "member " + std::to_string(own), with);
   });
 }
+std::vector<joiner> take_joiners(spar::rendezvous_store& store, std::string_view prefix, std::uint64_t& next) {
+  return spar::detail::take_joiners(store, prefix, next, [](std::string_view text) {
+    if (text == "malformed") throw spar::corrupt_message("it has described itself by other bytes");
+  });
+}
 /// Takes `count` processes, whose requests come at any time.
 std::vector<joiner> take(spar::rendezvous_store& store, std::size_t count, std::uint64_t& next,
                          const std::string& prefix = "g/") {
   std::vector<joiner> all;
   while (all.size() < count) {
-    for (const joiner& one : spar::detail::take_joiners(store, prefix, next)) all.push_back(one);
+    for (const joiner& one : take_joiners(store, prefix, next)) all.push_back(one);
   }
   return all;
 }
@@ -56,7 +62,7 @@ growth lead(spar::rendezvous_store& store, rank_t size, const std::vector<joiner
 TEST(joiners, come_behind_the_members_in_the_order_of_their_places) {
   spar::memory_store store;
   std::uint64_t next = 0;
-  EXPECT_TRUE(spar::detail::take_joiners(store, "g/", next).empty());
+  EXPECT_TRUE(take_joiners(store, "g/", next).empty());
   EXPECT_EQ(next, 0U);
   auto first = join(store, "first");
   std::vector<joiner> joiners = take(store, 1, next);
@@ -79,7 +85,7 @@ TEST(joiners, are_taken_by_one_group) {
   std::uint64_t next = 0, of_other_group = 0;
   auto process = join(store, "process");
   const auto joiners = take(store, 1, next);
-  EXPECT_TRUE(spar::detail::take_joiners(store, "h/", of_other_group).empty());
+  EXPECT_TRUE(take_joiners(store, "h/", of_other_group).empty());
   EXPECT_EQ(of_other_group, 1U);
   (void)lead(store, 1, joiners);
   EXPECT_EQ(process.get().all, (texts{"member 0", "process"}));
@@ -153,7 +159,7 @@ TEST(joiners, that_nobody_takes_end) {
   EXPECT_NE(text.find("has waited 0.01 s for the ranks of the job to call grow; they may have ended"), text.npos)
       << text;
   std::uint64_t next = 0;
-  EXPECT_TRUE(spar::detail::take_joiners(store, "g/", next).empty());
+  EXPECT_TRUE(take_joiners(store, "g/", next).empty());
   EXPECT_EQ(next, 1U);
 }
 
@@ -173,7 +179,7 @@ TEST(joiners, of_another_version_and_other_bytes_are_refused) {
   store.put("spar/join/0", asks);
   store.put("spar/join/1", "other bytes");
   std::uint64_t next = 0;
-  EXPECT_TRUE(spar::detail::take_joiners(store, "g/", next).empty());
+  EXPECT_TRUE(take_joiners(store, "g/", next).empty());
   EXPECT_EQ(next, 2U);
   const std::string answer = store.wait("spar/join/0/taker", 0).value();
   EXPECT_NE(answer.find("start all ranks from one build"), std::string::npos) << answer;
@@ -182,11 +188,70 @@ TEST(joiners, of_another_version_and_other_bytes_are_refused) {
   EXPECT_TRUE(store.wait("spar/join/1/taker", 0));
 }
 
-TEST(joiners, a_malformed_decision_is_refused) {
+/// Each is refused at its place, and the process that asks after them is taken.
+TEST(joiners, that_are_malformed_or_tell_what_another_tells_are_refused) {
   spar::memory_store store;
-  store.put("g/decision", "x");
+  std::uint64_t next = 0;
+  auto malformed = join(store, "malformed");
+  (void)store.wait("spar/join/0", 20);
+  auto first = join(store, "process");
+  (void)store.wait("spar/join/1", 20);
+  auto same = join(store, "process");
+  (void)store.wait("spar/join/2", 20);
+  auto last = join(store, "last");
+  (void)store.wait("spar/join/3", 20);
+  const auto joiners = take_joiners(store, "g/", next);
+  ASSERT_EQ(joiners.size(), 2U);
+  EXPECT_EQ(next, 4U);
+  const growth decided = lead(store, 1, joiners);
+  EXPECT_EQ(decided.all, (texts{"member 0", "process", "last"}));
+  EXPECT_EQ(first.get().all, decided.all);
+  EXPECT_EQ(last.get().all, decided.all);
+  EXPECT_EQ(test::message_of<spar::mismatch>([&] { (void)malformed.get(); }), "it has described itself by other bytes");
+  const std::string why = test::message_of<spar::mismatch>([&] { (void)same.get(); });
+  EXPECT_NE(why.find("joins at the place 2 with the text of another process, at the place 1"), why.npos) << why;
+}
+
+/// A process that no longer waits when the group decides: nobody joins, but the group goes on.
+TEST(joiners, that_give_up_end_no_group) {
+  spar::memory_store store;
+  std::uint64_t next = 0;
+  auto hasty = join(store, "hasty", 0.3);
+  const auto joiners = take(store, 1, next);
+  const test::stopwatch time;
+  const std::string why = test::message_of<spar::timeout>([&] { (void)hasty.get(); });
+  EXPECT_NE(why.find("has waited 0.3 s for the ranks that grow to decide; they may have ended"), why.npos) << why;
+  EXPECT_LT(time.seconds(), 5);
+  auto follower = follow(store, 1);
+  EXPECT_EQ(lead(store, 2, joiners).all, texts{});
+  EXPECT_EQ(follower.get().all, texts{});
+  auto other = join(store, "other");
+  EXPECT_EQ(lead(store, 1, take(store, 1, next, "h/"), long_enough, "h/").all, (texts{"member 0", "other"}));
+  EXPECT_EQ(other.get().next_place, next);
+}
+
+/// The reason that a decision with these bytes is refused by the rank 1, which has told "member 1".
+std::string error_of_decision(const std::string& bytes) {
+  spar::memory_store store;
+  store.put("g/decision", bytes);
   patience with(long_enough);
-  EXPECT_THROW((void)spar::detail::follow_growth(store, "g/", 1, "", with), spar::corrupt_message);
+  return test::message_of<spar::corrupt_message>(
+      [&] { (void)spar::detail::follow_growth(store, "g/", 1, "member 1", with); });
+}
+
+TEST(joiners, a_malformed_decision_is_refused) {
+  const auto decision = [](std::uint64_t next_place, const texts& all) {
+    return error_of_decision(encode(growth{next_place, "settings", all}));
+  };
+  EXPECT_NE(error_of_decision("x"), "nothing");
+  EXPECT_EQ(decision(1, {"member 0", "member 1", "a"}), "nothing");
+  EXPECT_EQ(decision(1, {}), "a group grows to 2 - 2 ranks; expected at least 1");
+  EXPECT_EQ(decision(0, {"member 0", "member 1", "a"}),
+            "the next place of a group that grows is 0 in 8 bytes; expected at least 1 in 8 bytes");
+  EXPECT_EQ(decision(2, {"member 0", "member 1", "a", "member 1"}),
+            "the ranks 1 and 3 of a group that grows are one process");
+  EXPECT_EQ(decision(1, {"member 0", "a"}), "a group grows to 2 ranks, of which none is its rank 1");
+  EXPECT_EQ(decision(1, {"member 0"}), "a group grows to 1 ranks, of which none is its rank 1");
 }
 
 } // namespace

@@ -4,7 +4,9 @@
 #include "rendezvous/processes.hpp"
 #include "support/extent.hpp"
 
+#include <spar/rendezvous/table.hpp>
 #include <spar/ucx.hpp>
+#include <spar/version.hpp>
 
 #include <gtest/gtest.h>
 
@@ -305,6 +307,44 @@ TEST(ucx_grow, a_joiner_that_nobody_takes_ends) {
   EXPECT_EQ(all[0].status(), complete);
   const std::string text = all.store().wait("test/late", 0).value_or("");
   EXPECT_NE(text.find("has waited 0.2 s for the ranks of the job to call grow"), text.npos) << text;
+}
+
+/// What a rank of two does that calls grow, where nobody joins, and goes on.
+int grow_in_vain(spar::ucx& net, rank_t r) {
+  if (net.grow() != nullptr) return unexpected_growth;
+  return members(net, r) == bit(2) - 1 ? complete : wrong_sum;
+}
+
+TEST(ucx_grow, a_joiner_that_gives_up_meanwhile_ends_no_communicator) {
+  job all;
+  for (rank_t r = 0; r < 2; ++r)
+    all.add(r, 2, [=](auto net, fatal_store& store) {
+      (void)store.wait(r == 0 ? "spar/join/0" : "test/late", 60);
+      return grow_in_vain(*net, r);
+    });
+  all.add_later(2, [](const auto& store) {
+    store->put("test/late", test::message_of<spar::timeout>([&] { (void)join(store, 0.2); }));
+    return int{late};
+  });
+  all.serve();
+  all.go(2);
+  for (rank_t r = 0; r < 2; ++r) EXPECT_EQ(all[r].status(), complete) << r;
+  const std::string text = all.store().wait("test/late", 60).value_or("");
+  EXPECT_NE(text.find("has waited 0.2 s for the ranks that grow to decide"), text.npos) << text;
+}
+
+TEST(ucx_grow, a_malformed_joiner_is_refused) {
+  job all;
+  for (rank_t r = 0; r < 2; ++r)
+    all.add(r, 2, [=](auto net, fatal_store& store) {
+      (void)store.wait("spar/join/0", 60);
+      return grow_in_vain(*net, r);
+    });
+  all.serve();
+  all.store().put("spar/join/0", encode(spar::detail::arrival{spar::version, "", "process 1", 1, "nonsense"}));
+  for (rank_t r = 0; r < 2; ++r) EXPECT_EQ(all[r].status(), complete) << r;
+  const std::string text = all.store().wait("spar/join/0/taker", 0).value_or("");
+  EXPECT_NE(text.find("a process that joins has described itself by 8 bytes"), text.npos) << text;
 }
 
 /// A joiner that is stopped when a group takes it is left out, and asks again when it goes on.

@@ -41,12 +41,14 @@ inline bool process_has_ended(int process) noexcept {
   return has_ended;
 }
 
+inline ucx_member read_joiner(std::string_view text) { return ucx_member::read("a process that joins", text); }
+
 /// Waits for a rank until the deadline of the communicator, unless the communicator is dead or the rank has left; and
 /// for a joiner for some seconds, unless its process on this host has ended.
 class grow_patience final : public patience {
  public:
   grow_patience(ucx_port& net, const std::vector<joiner>& joiners) : net_(&net), begin_(net.now()) {
-    for (const joiner& one : joiners) joiners_.push_back(ucx_member::read(net.size(), one.text));
+    for (const joiner& one : joiners) joiners_.push_back(read_joiner(one.text));
   }
   double left(rank_t peer) override {
     const rank_lock lock(net_->shared());
@@ -79,7 +81,10 @@ inline std::unique_ptr<ucx> ucx::grow() {
   const std::string prefix = growth_prefix();
   try {
     std::vector<detail::joiner> joiners;
-    if (rank() == 0) joiners = detail::take_joiners(store, prefix, next_place_);
+    if (rank() == 0) {
+      joiners = detail::take_joiners(store, prefix, next_place_,
+                                     [](std::string_view text) { (void)detail::read_joiner(text); });
+    }
     std::array<std::uint64_t, 1> count{joiners.size()};
     broadcast(port(), std::span(count), 0, detail::grow_broadcast{});
     if (count[0] == 0) return nullptr;
@@ -90,7 +95,7 @@ inline std::unique_ptr<ucx> ucx::grow() {
     const detail::growth all = rank() == 0
                                    ? detail::lead_growth(store, prefix, size(), self, heritage().text(), joiners, with)
                                    : detail::follow_growth(store, prefix, rank(), self, with);
-    if (all.all.size() == static_cast<std::size_t>(size())) return nullptr; // no joiner has answered
+    if (all.all.size() <= static_cast<std::size_t>(size())) return nullptr; // no joiner is left
     detail::ucx_heritage given = detail::ucx_heritage::read(all.settings);
     given.next_place = all.next_place;
     return std::unique_ptr<ucx>(

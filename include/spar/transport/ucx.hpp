@@ -62,7 +62,8 @@ class ucx : public communicator_rank<ucx_port> {
   /// behind them those processes, with the options, and rank 0's network model, deadline and checksums, of this
   /// communicator; null if nobody asks to join. This communicator remains as it is. Collective over this communicator:
   /// without a joiner, it takes the time of a broadcast, and rank 0 asks the store of the rendezvous once. A joiner
-  /// that does not answer within 5 s, or half the deadline if that is shorter, is left out, and may ask again. Throws
+  /// that does not answer within 5 s, or half the deadline if that is shorter, is left out, and may ask again. Returns
+  /// null also if a joiner gives up while the ranks grow, because its own deadline has passed. Throws
   /// `peer_failed` on all ranks if one of them fails meanwhile, after which nobody has joined, and `shrink` goes on
   /// without that rank. May throw the \ref call_errors, `invalid_argument` in a coroutine that has waited for a call,
   /// and `transport_error` if UCX fails or the store cannot be reached. Needs `<spar/system/ucx_grow.hpp>`, which
@@ -71,9 +72,9 @@ class ucx : public communicator_rank<ucx_port> {
   /// Joins the ranks of a job, which run already, when they call `grow` next: returns the communicator that `grow`
   /// returns to them. The job meets where `meeting` and the variables of the environment say, of which those that name
   /// a rank are not read; `options` are those of this rank. Throws what the constructor of `tcp_store` throws,
-  /// `invalid_argument` if variables are missing or malformed, `timeout` if no rank calls `grow` within
-  /// `meeting.deadline`, `mismatch` if the job runs another version of spar, and `transport_error` if UCX fails or the
-  /// job ends meanwhile.
+  /// `invalid_argument` if variables are missing or malformed, `timeout` if the ranks have not called `grow` and
+  /// decided within `meeting.deadline`, `mismatch` if the job runs another version of spar, `corrupt_message` if other
+  /// programs write into the store, and `transport_error` if UCX fails or the job ends meanwhile.
   [[nodiscard]] static ucx join(const rendezvous_options& meeting = {}, const ucx_options& options = {}) {
     const rendezvous_options where = detail::job_to_join(meeting);
     return join(std::make_shared<tcp_store>(where), where, options);

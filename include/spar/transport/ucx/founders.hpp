@@ -97,7 +97,7 @@ struct ucx_founders {
     for (const survivor& one :
          agree_on_survivors(meeting.meeting(), meeting.key("survivors/"), meeting.rank(), meeting.size(), self, with)) {
       if (one.rank == meeting.rank()) own = static_cast<rank_t>(members.size());
-      members.push_back(ucx_member::read(one.rank, one.text));
+      members.push_back(ucx_member::read(sentence("rank ", one.rank), one.text));
     }
     const rendezvous group = meeting.among("survivors", own, static_cast<rank_t>(members.size()));
     return {group, std::move(worker), std::move(members)};
@@ -132,7 +132,7 @@ struct ucx_founders {
   }
   static std::vector<ucx_member> read_all(const std::vector<std::string>& texts) {
     std::vector<ucx_member> all;
-    for (const std::string& text : texts) all.push_back(ucx_member::read(static_cast<rank_t>(all.size()), text));
+    for (const std::string& text : texts) all.push_back(ucx_member::read(sentence("rank ", all.size()), text));
     return all;
   }
 };

@@ -5,6 +5,7 @@
 #include <spar/core/address.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/util/atomic.hpp>
+#include <spar/core/util/crc32c.hpp>
 
 #include <algorithm>
 #include <array>
@@ -50,16 +51,26 @@ struct ucx_member {
     return {getpid(), communicators += 1, colour, key, ucx_host(), std::move(address)};
   }
   [[nodiscard]] std::string text() const {
-    const lengths head{process, number, colour, key, static_cast<std::uint32_t>(host.size())};
-    return std::string(reinterpret_cast<const char*>(&head), sizeof(head)).append(host).append(address);
+    numbers head{0, process, number, colour, key, static_cast<std::uint32_t>(host.size())};
+    std::string all(reinterpret_cast<const char*>(&head), sizeof(head));
+    all.append(host).append(address);
+    head.checksum = checksum_of(all);
+    std::memcpy(all.data(), &head, sizeof(head));
+    return all;
   }
-  /// Reads what the rank `who` tells. Throws `corrupt_message` if `text` is malformed.
-  static ucx_member read(rank_t who, std::string_view text) {
-    lengths head{};
+  /// Reads what `who` tells, such as "rank 3". Throws `corrupt_message` if `text` is malformed: UCX would end the
+  /// program by an address with other bytes.
+  static ucx_member read(std::string_view who, std::string_view text) {
+    numbers head{};
     if (text.size() >= sizeof(head)) std::memcpy(&head, text.data(), sizeof(head));
-    if (text.size() <= sizeof(head) || head.host >= text.size() - sizeof(head)) {
-      raise<corrupt_message>({"rank ", who, " has described itself by ", text.size(), " bytes, of which ", head.host,
-                              " name its host; expected ", sizeof(head), " bytes, the host and an address"});
+    if (text.size() <= sizeof(head) || text.size() > most_bytes || head.host >= text.size() - sizeof(head)) {
+      raise<corrupt_message>({who, " has described itself by ", text.size(), " bytes, of which ", head.host,
+                              " name its host; expected ", sizeof(head), " bytes, the host and an address, at most ",
+                              most_bytes});
+    }
+    if (head.checksum != checksum_of(text)) {
+      raise<corrupt_message>({who, " has described itself by ", text.size(), " bytes with the checksum ", head.checksum,
+                              "; expected ", checksum_of(text)});
     }
     text.remove_prefix(sizeof(head));
     return {head.process,
@@ -71,10 +82,16 @@ struct ucx_member {
   }
 
  private:
-  struct lengths {
+  static constexpr std::size_t most_bytes = 65536; // so that the table of a thousand ranks is a value of the store
+  struct numbers {
+    std::uint32_t checksum; // of all that follows
     std::int32_t process, number, colour, key;
-    std::uint32_t host;
+    std::uint32_t host; // its bytes
   };
+  static std::uint32_t checksum_of(std::string_view text) noexcept {
+    text.remove_prefix(sizeof(numbers::checksum));
+    return crc32c(text.data(), text.size());
+  }
 };
 
 /// Of each rank: the lowest rank on the same host.
