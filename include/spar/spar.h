@@ -265,6 +265,8 @@ int spar_partial_free(spar_partial* partial);
 /// Makes progress without waiting, and sets `done` to 1 if the call has ended, otherwise to 0. The result and the error
 /// of the call come from `spar_wait`.
 int spar_test(spar_request request, int* done);
+/// Waits at most `seconds`, and sets `done` as `spar_test` does.
+int spar_wait_for(spar_request request, double seconds, int* done);
 /// Waits until the call has ended, writes its results, and frees the request, also after an error.
 int spar_wait(spar_request* request);
 /// Cancels the call by an abort of the communicator, on all ranks, unless it has ended. Then wait for it.

@@ -15,8 +15,6 @@
 
 namespace spar::inline v0_1::c {
 
-namespace {
-
 /// An operation of C, as a partial allreduce takes it.
 struct partial_operation : detail::chosen_operation {
   void options(auto&& f) const {
@@ -100,6 +98,8 @@ class typed_reducer final : public partial_reducer {
   decltype(partial_allreduce<T>(std::declval<any_transport&>(), 0, Participation(), std::declval<text_algorithm<T>>(),
                                 partial_operation())) partial_;
 };
+
+namespace {
 
 /// Calls `f` with the participation that `text` names.
 template <class F>

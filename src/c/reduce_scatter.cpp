@@ -15,8 +15,6 @@
 
 namespace spar::inline v0_1::c {
 
-namespace {
-
 /// An operation of C, as schedules take it; an average is the sum here.
 struct chosen : detail::chosen_operation {
   void options(auto&& f) const {
@@ -24,6 +22,8 @@ struct chosen : detail::chosen_operation {
     detail::chosen_operation::options(f);
   }
 };
+
+namespace {
 
 /// What must live as long as a call.
 struct kept {

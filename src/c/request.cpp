@@ -13,18 +13,28 @@ spar_comm communicator_of(spar_request request) noexcept {
   return get<c::request>(request, "request").comm();
 }
 
+/// Writes whether the call of `request` has ended, as `has_ended(call)` says, to `done`.
+template <class HasEnded>
+void ask(spar_request request, int* done, const HasEnded& has_ended) {
+  check_pointer(done, "done");
+  *done = 0;
+  auto& call = get<c::request>(request, "request");
+  call.on().check_open();
+  *done = has_ended(call) ? 1 : 0;
+}
+
 } // namespace
 
 extern "C" {
 
 int spar_test(spar_request request, int* done) {
-  return guarded(__func__, communicator_of(request), [&] {
-    check_pointer(done, "done");
-    *done = 0;
-    auto& call = get<c::request>(request, "request");
-    call.on().check_open();
-    *done = call.done() ? 1 : 0;
-  });
+  return guarded(__func__, communicator_of(request),
+                 [&] { ask(request, done, [](c::request& call) { return call.done(); }); });
+}
+
+int spar_wait_for(spar_request request, double seconds, int* done) {
+  return guarded(__func__, communicator_of(request),
+                 [&] { ask(request, done, [&](c::request& call) { return call.wait_for(seconds); }); });
 }
 
 int spar_wait(spar_request* request) {

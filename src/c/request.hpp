@@ -19,6 +19,7 @@ class request : public object {
   request(spar_comm comm, std::shared_ptr<communicator> on) noexcept : comm_(comm), on_(std::move(on)) {}
 
   virtual bool done() = 0;
+  virtual bool wait_for(double seconds) = 0;
   /// Waits for the call, and writes its results.
   virtual void wait() = 0;
   virtual void cancel() = 0;
@@ -40,6 +41,7 @@ class started_call final : public request {
       : request(comm, std::move(on)), kept_(std::move(kept)), call_(start()), finish_(std::move(finish)) {}
 
   bool done() override { return call_.done(); }
+  bool wait_for(double seconds) override { return call_.wait_for(seconds); }
   void wait() override {
     if constexpr (std::is_void_v<decltype(call_.wait())>) {
       call_.wait();

@@ -171,6 +171,30 @@ static int requests(spar_comm comm, int rank, int ranks) {
   return 0;
 }
 
+// Rank 0 calls too early: the others wait for its barrier on another communicator.
+static int waits_with_limit(spar_comm comm, int rank, int ranks) {
+  spar_comm twin = NULL;
+  spar_request request = NULL;
+  int32_t one = 1;
+  int done = 1;
+  OK(spar_comm_split(comm, 0, rank, &twin));
+  if (rank > 0) OK(spar_barrier(twin));
+  OK(spar_start_allreduce(comm, &one, &one, 1, SPAR_INT32, SPAR_SUM, NULL, &request));
+  if (rank == 0) {
+    OK(spar_wait_for(request, 0.01, &done));
+    CHECK(done == (ranks == 1));
+    OK(spar_wait_for(request, 0, &done));
+    FAILS(SPAR_ERR_INVALID_ARGUMENT, "the time to wait is -1", spar_wait_for(request, -1, &done));
+    OK(spar_barrier(twin));
+  }
+  OK(spar_wait_for(request, 600, &done));
+  CHECK(done);
+  OK(spar_wait(&request));
+  CHECK(one == ranks);
+  OK(spar_comm_free(&twin));
+  return 0;
+}
+
 static int parts(spar_comm comm, int rank, int ranks) {
   spar_comm half = NULL;
   int size = 0, number = -1, deep = 0;
@@ -305,8 +329,8 @@ static int partial(spar_comm comm, int rank, int ranks) {
 
 int all_functions(spar_comm comm, void* context) {
   typedef int part(spar_comm comm, int rank, int ranks);
-  part* const all[] = {values_of_all, own_operation, streams, coalesced, blocks,
-                       requests,      parts,         trees,   feedback,  partial};
+  part* const all[] = {values_of_all,    own_operation, streams, coalesced, blocks, requests,
+                       waits_with_limit, parts,         trees,   feedback,  partial};
   const int* expected = (const int*)context;
   int rank = -1, ranks = -1;
   size_t i;

@@ -89,6 +89,7 @@ static int arguments(spar_comm comm) {
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'ranks' is 0", spar_run_threads(0, NULL, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'program' is NULL", spar_run_threads(1, NULL, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'request' is NULL", spar_wait(&request));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'request' is NULL", spar_wait_for(request, 1, &done));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'request' is NULL", spar_wait(NULL));
   // The communicator still works.
   OK(spar_allreduce(comm, x, x, 4, SPAR_FLOAT, SPAR_SUM, NULL));

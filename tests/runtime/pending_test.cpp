@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -71,6 +73,38 @@ TEST(pending, gives_its_result_in_any_order_of_waiting) {
        })) {
     EXPECT_EQ(said, "");
   }
+}
+
+TEST(pending, waits_for_a_limited_time) {
+  using clock = std::chrono::steady_clock;
+  spar::thread_group group{2};
+  group.run([](spar::threads& net) {
+    if (net.rank() == 1) {
+      spar::barrier(net);
+      spar::barrier(net);
+      return spar::barrier(net);
+    }
+    spar::barrier(net);
+    auto second = spar::start_barrier(net);
+    EXPECT_TRUE(second.wait_for(__builtin_inf()));
+    EXPECT_TRUE(second.wait_for(0)) << "a call that has ended";
+    auto third = spar::start_barrier(net);
+    EXPECT_THROW((void)third.wait_for(-1), spar::invalid_argument);
+    EXPECT_THROW((void)third.wait_for(__builtin_nan("")), spar::invalid_argument);
+    third.wait();
+    auto moved = std::move(third);
+    EXPECT_TRUE(moved.wait_for(1));
+    EXPECT_THROW((void)third.wait_for(1), spar::invalid_argument);
+  });
+  spar::threads& alone = group.rank(0);
+  auto call = spar::start_barrier(alone); // the other rank calls only after the wait
+  const auto begin = clock::now();
+  EXPECT_FALSE(call.wait_for(0.02));
+  EXPECT_GE(clock::now() - begin, std::chrono::milliseconds(20));
+  EXPECT_LT(clock::now() - begin, std::chrono::milliseconds(900)) << "slept until the rank asks its peer";
+  std::thread other([&] { spar::barrier(group.rank(1)); });
+  EXPECT_TRUE(call.wait_for(600));
+  other.join();
 }
 
 TEST(pending, may_move_and_be_destroyed_before_its_end) {

@@ -2,6 +2,7 @@
 // The handles of non-blocking calls, and the functions that start and run calls.
 #pragma once
 
+#include <spar/core/check_number.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/runtime/abort.hpp>
 #include <spar/runtime/channel.hpp>
@@ -23,6 +24,21 @@ T run_until_done(Net& net, task<T> work) {
   detail::await_loans(port);
   return work.result();
 }
+
+namespace detail {
+
+/// As long as this object exists, the transport ends its sleeps at `time`.
+class end_of_wait {
+ public:
+  end_of_wait(waits& of, double time) noexcept : waits_(&of) { of.set_program_waits_until(time); }
+  end_of_wait(const end_of_wait&) = delete;
+  ~end_of_wait() { waits_->set_program_waits_until(__builtin_inf()); }
+
+ private:
+  waits* waits_;
+};
+
+} // namespace detail
 
 /// The handle of a non-blocking call of a collective whose result has the type T, on the transport Net. Borrowed
 /// arguments must outlive the handle, whose destructor waits for the call. So must the transport: destroying a
@@ -75,6 +91,18 @@ class [[nodiscard]] pending_call {
     const detail::rank_lock lock(net().node().shared());
     while (!work_.done()) net().progress(true);
     return work_.result();
+  }
+  /// Makes progress until the call has ended, at most for `seconds`, and returns whether it has ended, as `done` does.
+  /// Then `wait()` gives the result or the error at once. In the simulator, whose time passes only with
+  /// messages, throws `deadlock` if none is in flight. Throws `invalid_argument` if `seconds` is negative or NaN.
+  [[nodiscard]] bool wait_for(double seconds) {
+    detail::check_number(seconds, detail::valid::time_limit, "the time to wait");
+    if (handle_.net == nullptr) return left_over().done();
+    const detail::rank_lock lock(net().node().shared());
+    const double until = net().now() + seconds;
+    const detail::end_of_wait end(net().node().waits(), until);
+    while (!work_.done() && net().now() < until) net().progress(true);
+    return work_.done();
   }
   /// Cancels the call if the call has not ended. One rank alone cannot withdraw from a collective. Therefore `cancel`
   /// aborts the communicator: all calls in flight, on all ranks, end in `peer_failed`. Throws `invalid_argument`

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <spar/core/address.hpp>
+#include <spar/core/util/algobase.hpp>
 #include <spar/runtime/messages/call_names.hpp>
 #include <spar/runtime/tasks/operation_record.hpp>
 #include <spar/runtime/tasks/scheduler.hpp>
@@ -41,22 +42,27 @@ class waits {
   /// Makes the longest awaited operation fail with the error `why`. Returns false if no operation is awaited.
   bool fail_longest(const std::exception_ptr& why, scheduler& ready);
 
+  /// The time at which a wait of the program ends, also if its call has not.
+  [[nodiscard]] double program_waits_until() const noexcept { return program_waits_until_; }
+  void set_program_waits_until(double time) noexcept { program_waits_until_ = time; }
+
   /// Timestamps new waits with `now`, calls `expired(r)` for the longest awaited operation `r` if its deadline has
-  /// expired, and returns the time of the next deadline. Times are in seconds.
+  /// expired, and returns the time of the next deadline, or of the end of the program's wait. Times are in seconds.
   template <class Expired>
   double expire(double now, Expired expired) {
     for (auto* r = active_.last(); r != nullptr && r->since < 0; r = active_.before(*r)) r->since = now;
     operation_record* longest = active_.first();
-    if (longest == nullptr) return now + deadline_;
-    const double until = longest->since + deadline_; // a variable, so that the comparison and the return value agree
-    if (now >= until) expired(*longest);
-    return until;
+    // A variable, so that the comparison and the return value agree.
+    const double until = (longest == nullptr ? now : longest->since) + deadline_;
+    if (longest != nullptr && now >= until) expired(*longest);
+    return std::min(until, program_waits_until_);
   }
 
  private:
   waiting_list active_;
   waiting_list idle_;
   double deadline_ = 600;
+  double program_waits_until_ = __builtin_inf();
 };
 
 } // namespace spar::inline v0_1::detail

@@ -138,6 +138,10 @@ bool any_pending<Result>::done() {
   return detail::any_results::call(*this).done();
 }
 template <class Result>
+bool any_pending<Result>::wait_for(double seconds) {
+  return detail::any_results::call(*this).wait_for(seconds);
+}
+template <class Result>
 Result any_pending<Result>::wait() {
   if constexpr (std::is_void_v<Result>)
     detail::any_results::call(*this).wait();

@@ -64,6 +64,9 @@ class [[nodiscard]] any_pending {
 
   /// Makes progress without blocking, and returns whether the call has ended (see `pending_call::done`).
   [[nodiscard]] bool done();
+  /// Waits at most `seconds`, and returns whether the call has ended (see `pending_call::wait_for`). Throws
+  /// `invalid_argument` if `seconds` is negative or NaN.
+  [[nodiscard]] bool wait_for(double seconds);
   /// Waits until the call has ended, and returns its result, at most once. Throws the error of the call: see the \ref
   /// call_errors.
   Result wait();

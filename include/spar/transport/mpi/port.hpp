@@ -219,7 +219,10 @@ class mpi_port : public endpoint {
       if (dead() && loans().any()) reclaim_buffers();
       // `progress(false)`, which a program might call only rarely, checks deadlines at every 4th poll, `progress(true)`
       // at every 1024th. At every poll would be too often: MPI may need several to notice a message that has arrived.
-      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) spar::poll_waits(*this, now());
+      if (polls_ % 1024 == 0 || (!block && !news && polls_ % 4 == 0)) {
+        const double time = now();
+        if (spar::poll_waits(*this, time) <= time) break;
+      }
       if (news || !block) break;
       if (polls > 128 || scheduler().polls()) sched_yield();
       if (dead() || scheduler().polls()) break; // so that `run` polls, too
