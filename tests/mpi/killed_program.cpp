@@ -6,11 +6,13 @@
 #include <spar/rendezvous/rendezvous.hpp>
 #include <spar/transport/mpi_shrink.hpp>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -38,7 +40,10 @@ void go_on(spar::mpi& net, const spar::rendezvous& meeting, int rank, std::span<
   fails(net, rank, 1);
   if (lost.empty()) return;
   const int dead = std::atoi(lost[0]);
-  if (rank == dead) std::raise(SIGKILL);
+  if (rank == dead) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200)); // until the messages of its last call have left
+    std::raise(SIGKILL);
+  }
   if (dead >= 0 && !fails(net, rank, 1'000'000)) return;
   spar::mpi rest = net.shrink(meeting);
   go_on(rest, meeting.among("rest", rest.rank(), rest.size()), rank, lost.subspan(1));

@@ -44,9 +44,10 @@ class mpi : public communicator_rank<mpi_port> {
   /// Aborts this communicator unless it is dead already, so that the others learn that they must call `shrink`, too.
   /// Waits for each rank until it has left or has been silent for the deadline; a rank that comes later gets
   /// `peer_failed`. Then MPI makes the communicator, which has no deadline. Processes that end by a signal take the job
-  /// with them in most MPI libraries, so `shrink` is for ranks that fail by exceptions. Throws `invalid_argument` if
-  /// `meeting` has another rank or size, or in a coroutine that has waited for a call; `transport_error` if a function
-  /// of MPI or the store fails. Needs `<spar/transport/mpi_shrink.hpp>`.
+  /// with them in most MPI libraries, so `shrink` is for ranks that fail by exceptions. With Open MPI 5.0, only one
+  /// thread of a process at a time may call `shrink`: of two threads, one sometimes waits in MPI forever. Throws
+  /// `invalid_argument` if `meeting` has another rank or size, or in a coroutine that has waited for a call;
+  /// `transport_error` if a function of MPI or the store fails. Needs `<spar/transport/mpi_shrink.hpp>`.
   [[nodiscard]] mpi shrink(const rendezvous& meeting);
   /// The time in seconds from MPI_Wtime, which returns virtual time if a simulator runs the MPI program.
   [[nodiscard]] static double now() noexcept { return mpi_port::now(); }

@@ -2,11 +2,13 @@
 // The function `mpi::shrink`, by which the ranks of an MPI communicator go on after a failure.
 #pragma once
 
+#include <spar/core/util/fnv1a.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
 #include <spar/rendezvous/survivors.hpp>
 #include <spar/transport/mpi.hpp>
 #include <spar/transport/patience.hpp>
 
+#include <string>
 #include <vector>
 
 namespace spar::inline v0_1 {
@@ -19,10 +21,10 @@ inline mpi mpi::shrink(const rendezvous& meeting) {
   detail::end_for_shrink(port());
   detail::patience_of<mpi_port> with(port());
   std::vector<int> left;
-  for (const detail::survivor& one :
-       detail::agree_on_survivors(meeting.meeting(), meeting.key("survivors/"), rank(), size(), "", with))
+  const std::string prefix = meeting.key("survivors/");
+  for (const detail::survivor& one : detail::agree_on_survivors(meeting.meeting(), prefix, rank(), size(), "", with))
     left.push_back(one.rank);
-  return mpi(port().communicator().among(left), *this);
+  return mpi(port().communicator().among(left, detail::fnv1a(prefix)), *this);
 }
 
 } // namespace spar::inline v0_1

@@ -7,6 +7,7 @@
 #include <spar/transport/mpi/check.hpp>
 #include <spar/transport/mpi/lost.hpp>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -50,18 +51,14 @@ class owned_communicator {
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }
-  /// A communicator of `ranks` of this one, in this order. Only these ranks call this function; it waits for all of
-  /// them.
-  [[nodiscard]] owned_communicator among(const std::vector<int>& ranks) const {
-    MPI_Group all = MPI_GROUP_NULL, chosen = MPI_GROUP_NULL;
-    check_mpi(MPI_Comm_group(comm_, &all), "MPI_Comm_group");
-    const int grouped = MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &chosen);
-    MPI_Group_free(&all);
-    check_mpi(grouped, "MPI_Group_incl");
+  /// A communicator of `ranks` of this one, in this order. Only these ranks call this function, with the same `number`,
+  /// which no other call for equal ranks has at the same time; it waits for all of them.
+  [[nodiscard]] owned_communicator among(const std::vector<int>& ranks, std::uint64_t number) const {
+    owned_group all, chosen;
+    check_mpi(MPI_Comm_group(comm_, &all.group), "MPI_Comm_group");
+    check_mpi(MPI_Group_incl(all.group, static_cast<int>(ranks.size()), ranks.data(), &chosen.group), "MPI_Group_incl");
     owned_communicator own;
-    const int created = create_among(comm_, chosen, &own.comm_);
-    MPI_Group_free(&chosen);
-    check_new(created, "creation of a communicator of some ranks");
+    check_new(create_among(comm_, chosen.group, number, &own.comm_), "creation of a communicator of some ranks");
     MPI_Comm_set_errhandler(own.comm_, MPI_ERRORS_RETURN);
     return own;
   }
