@@ -24,7 +24,7 @@ int serve(const spar::rendezvous_options& options) {
         static_cast<spar::rendezvous_store*>(&client)}) {
     if (store->put("a", "b") != "b" || !store->wait("a", 1)) return 0;
   }
-  return memory.find("a") == nullptr ? 0 : server.port();
+  return memory.find("a") == nullptr || !server.refusals().empty() ? 0 : server.port();
 }
 
 } // namespace every_member

@@ -142,6 +142,20 @@ TEST(rendezvous, jobs_that_differ_are_known_to_all) {
     EXPECT_TRUE(why.starts_with("rank 1 belongs to the job \"b\", but rank 0 to the job \"a\": process ")) << why;
 }
 
+TEST(rendezvous, a_rank_without_a_job_is_known_to_all) {
+  const auto errors = errors_of(2, [](auto) { return 2; }, [](spar::rank_t r) { return r == 1 ? "" : "a"; });
+  for (const std::string& why : errors)
+    EXPECT_TRUE(why.starts_with("rank 1 belongs to a job without an identity (SPAR_JOB), but rank 0 to the job \"a\""))
+        << why;
+}
+
+TEST(rendezvous, stays_as_it_is_if_it_is_moved) {
+  spar::rendezvous meeting(std::make_shared<spar::memory_store>(), 1, 3);
+  const spar::rendezvous other = std::move(meeting);
+  EXPECT_EQ(meeting.rank(), 1);
+  EXPECT_EQ(&meeting.meeting(), &other.meeting());
+}
+
 TEST(rendezvous, versions_that_differ_are_known_to_all) {
   const auto store = std::make_shared<spar::memory_store>();
   const std::string other = spar::detail::encode(spar::detail::arrival{"9.8.7", "", "process 1 on a", 2, "x"});

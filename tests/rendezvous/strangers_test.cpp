@@ -254,12 +254,43 @@ TEST(tcp_store_errors, a_rank_that_does_not_come_may_look_elsewhere_than_where_r
   EXPECT_EQ(why, "rank 1 of 2 has not come within 0.1 s; rank 0 listens on port " + std::to_string(server->port()));
 }
 
-TEST(tcp_store_errors, secrets_must_be_the_same) {
-  const auto with = [](int port, const char* secret) {
-    auto options = here(port, 0.1);
-    options.secret = secret;
-    return options;
+/// Options for a store at `port` with the `secret`, and a short time to reach it.
+spar::rendezvous_options with_secret(int port, const char* secret) {
+  auto options = here(port, 0.1);
+  options.secret = secret;
+  return options;
+}
+
+TEST(tcp_store_errors, rank_0_says_how_many_it_has_refused_and_why_if_a_rank_does_not_come) {
+  const auto error_after = [](const char* of_server, const char* of_client) {
+    const auto server = std::make_shared<spar::tcp_store_server>(with_secret(0, of_server));
+    EXPECT_EQ(server->refusals(), "");
+    EXPECT_THROW(spar::tcp_store{with_secret(server->port(), of_client)}, spar::mismatch);
+    return test::message_of<spar::timeout>([&] { (void)spar::rendezvous(server, 0, 2, here(0, 0.1)).exchange("x"); });
   };
+  const std::string wrong = error_after("correct horse", "battery staple");
+  EXPECT_TRUE(contains(wrong, " and has refused ")) << wrong;
+  EXPECT_TRUE(contains(wrong, "the last one for this reason: the client does not know the secret of the job")) << wrong;
+  const std::string none = error_after("correct horse", "");
+  EXPECT_TRUE(contains(none, "the client has left when it learned that the job has a secret")) << none;
+  const std::string unexpected = error_after("", "battery staple");
+  EXPECT_TRUE(contains(unexpected, "the client has left when it learned that the job has no secret")) << unexpected;
+
+  served store;
+  (void)store.answer_to("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(store.server.refusals().starts_with("has refused 1 connection, the last one for this reason: "))
+      << store.server.refusals();
+  const std::string twice =
+      "has refused 2 connections, the last one for this reason: this is the rendezvous of the job "
+      "\"test\", the client belongs to a job without an identity (SPAR_JOB)";
+  (void)store.answer_to(greeting(1, ""));
+  EXPECT_EQ(store.server.refusals(), twice);
+  (void)store.answer_to(greeting(1, "\x1b[2J\n"));
+  EXPECT_TRUE(contains(store.server.refusals(), "belongs to the job \"?[2J?\"")) << store.server.refusals();
+}
+
+TEST(tcp_store_errors, secrets_must_be_the_same) {
+  const auto with = with_secret;
   spar::tcp_store_server secured(with(0, "correct horse")), open(here(0));
   const auto error_of = [&](const spar::tcp_store_server& server, const char* secret) {
     return test::message_of<spar::mismatch>([&] { spar::tcp_store{with(server.port(), secret)}; });

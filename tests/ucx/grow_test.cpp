@@ -333,7 +333,7 @@ TEST(ucx_grow, a_joiner_that_gives_up_meanwhile_ends_no_communicator) {
   EXPECT_NE(text.find("has waited 0.2 s for the ranks that grow to decide"), text.npos) << text;
 }
 
-TEST(ucx_grow, a_malformed_joiner_is_refused) {
+TEST(ucx_grow, malformed_joiners_are_refused) {
   job all;
   for (rank_t r = 0; r < 2; ++r)
     all.add(r, 2, [=](auto net, fatal_store& store) {
@@ -341,10 +341,14 @@ TEST(ucx_grow, a_malformed_joiner_is_refused) {
       return grow_in_vain(*net, r);
     });
   all.serve();
+  const std::string too_long = spar::detail::ucx_member::self(std::string(70'000, 'a'), 0, 0).text();
+  all.store().put("spar/join/1", encode(spar::detail::arrival{spar::version, "", "process 2", 1, too_long}));
   all.store().put("spar/join/0", encode(spar::detail::arrival{spar::version, "", "process 1", 1, "nonsense"}));
   for (rank_t r = 0; r < 2; ++r) EXPECT_EQ(all[r].status(), complete) << r;
   const std::string text = all.store().wait("spar/join/0/taker", 0).value_or("");
   EXPECT_NE(text.find("a process that joins has described itself by 8 bytes"), text.npos) << text;
+  const std::string other = all.store().wait("spar/join/1/taker", 0).value_or("");
+  EXPECT_NE(other.find("an address, at most 65536"), other.npos) << other;
 }
 
 /// A joiner that is stopped when a group takes it is left out, and asks again when it goes on.

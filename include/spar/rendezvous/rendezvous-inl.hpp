@@ -145,16 +145,21 @@ SPAR_INLINE std::vector<std::string> rendezvous::collect(const std::string& plac
     if (a.size != size())
       raise<mismatch>({"rank ", r, " expects ", a.size, " ranks, but rank 0 expects ", size(), ": ", a.process});
     if (a.job != job) {
-      raise<mismatch>(
-          {"rank ", r, " belongs to the job \"", a.job, "\", but rank 0 to the job \"", job, "\": ", a.process});
+      raise<mismatch>({"rank ", r, " belongs to ", detail::name_of_job(a.job), ", but rank 0 to ",
+                       detail::name_of_job(job), ": ", a.process});
     }
     texts.emplace_back(a.text);
   }
   if (!missing.empty()) {
     const char* const have = missing.size() == 1 ? " has" : " have";
     const auto* const server = dynamic_cast<const tcp_store_server*>(&meeting());
-    raise<timeout>({detail::list_of_ranks(missing), " of ", size(), have, " not come within ", deadline(), " s",
-                    server == nullptr ? "" : sentence("; rank 0 listens on port ", server->port())});
+    std::string listens;
+    if (server != nullptr) {
+      const std::string refusals = server->refusals();
+      listens = sentence("; rank 0 listens on port ", server->port(), refusals.empty() ? "" : " and ", refusals);
+    }
+    raise<timeout>(
+        {detail::list_of_ranks(missing), " of ", size(), have, " not come within ", deadline(), " s", listens});
   }
   return texts;
 }

@@ -34,6 +34,9 @@ class rendezvous {
   /// [0, `size`), `meeting` is null, or the deadline is out of range.
   rendezvous(std::shared_ptr<rendezvous_store> meeting, rank_t rank, rank_t size,
              const rendezvous_options& options = {});
+  /// A copy, also of one that is moved, which stays as it is.
+  rendezvous(const rendezvous&) = default;
+  rendezvous& operator=(const rendezvous&) = default;
 
   /// The rendezvous, in the same store, of those who pass the same `group`: letters and digits that no other group of
   /// this rendezvous has. This process is the rank `rank` of `size` in the group. Throws `invalid_argument` if `rank`

@@ -79,6 +79,15 @@ SPAR_INLINE std::vector<std::string> decode_table(std::string_view bytes) {
   return texts;
 }
 
+SPAR_INLINE std::string name_of_job(std::string_view job) {
+  if (job.empty()) return "a job without an identity (SPAR_JOB)";
+  std::string name = sentence("the job \"", job, "\"");
+  for (char& letter : name) { // of a stranger: a terminal must not read it as a command
+    if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
+  }
+  return name;
+}
+
 SPAR_INLINE std::string list_of_ranks(const std::vector<rank_t>& ranks) {
   constexpr std::size_t most = 8;
   std::string list(ranks.size() == 1 ? "rank " : "ranks ");

@@ -33,6 +33,9 @@ std::string encode_table(const std::vector<std::string>& texts);
 /// Throws `corrupt_message` if `bytes` is malformed.
 std::vector<std::string> decode_table(std::string_view bytes);
 
+/// The job in words, also if it has no identity.
+std::string name_of_job(std::string_view job);
+
 /// "rank 3", "ranks 3 and 5", or the first eight and how many more.
 std::string list_of_ranks(const std::vector<rank_t>& ranks);
 

@@ -43,6 +43,9 @@ class tcp_store_server : public memory_store {
 
   /// The port on which the server listens.
   [[nodiscard]] int port() const noexcept;
+  /// How many connections were refused so far and why the last one, such as "has refused 1 connection, ..."; empty if
+  /// none was.
+  [[nodiscard]] std::string refusals() const;
   std::string put(std::string_view key, std::string_view value) override;
 
  private:

@@ -5,6 +5,7 @@
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/atomic.hpp>
 #include <spar/core/util/thread.hpp>
+#include <spar/rendezvous/table.hpp>
 #include <spar/rendezvous/tcp/proof.hpp>
 #include <spar/rendezvous/tcp/protocol.hpp>
 #include <spar/rendezvous/tcp/socket.hpp>
@@ -16,6 +17,9 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <netinet/in.h>
@@ -40,6 +44,12 @@ class store_server {
   }
 
   [[nodiscard]] int port() const noexcept { return port_; }
+  [[nodiscard]] std::string refusals() {
+    const std::lock_guard<std::mutex> lock(refusals_mutex_);
+    if (refusals_ == 0) return {};
+    return sentence("has refused ", refusals_, refusals_ == 1 ? " connection" : " connections",
+                    ", the last one for this reason: ", last_refusal_);
+  }
   /// Makes the thread look for new values.
   void wake() const noexcept {
     const std::uint64_t one = 1;
@@ -94,6 +104,7 @@ class store_server {
   }
   bool flush(connection& c);
   bool expire(connection& c);
+  void note_refusal(std::string_view why);
 
   memory_store& values_;
   std::string job_, secret_;
@@ -105,6 +116,9 @@ class store_server {
   std::array<char, 65536> arrived_;
   double accept_from_ = 0;
   double end_ = never;
+  std::mutex refusals_mutex_;
+  std::uint64_t refusals_ = 0; // number of connections that were refused, and why the last one
+  std::string last_refusal_;
   detail::atomic<bool> stopped_ = false;
   thread thread_;
 };
@@ -238,6 +252,9 @@ SPAR_INLINE bool store_server::advance(connection& c, short events) {
   if (c.now == phase::waiting) return (events & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
   const ssize_t taken = ::recv(c.socket.get(), arrived_.data(), arrived_.size(), 0);
   if (taken < 0) return errno == EAGAIN || errno == EINTR;
+  if (taken == 0 && c.now == phase::proving)
+    note_refusal(sentence("the client has left when it learned that the job has ", secret_.empty() ? "no" : "a",
+                          " secret; set SPAR_SECRET on all ranks or on none"));
   if (taken == 0) return false;
   if (c.now == phase::refused) return true; // reads on, because closing with unread bytes would discard the answer
   c.in.append(arrived_.data(), static_cast<std::size_t>(taken));
@@ -255,6 +272,7 @@ SPAR_INLINE bool store_server::handle_frames(connection& c) {
       c.now = phase::refused;
       c.expires = monotonic_seconds() + longest_farewell;
       c.in.clear();
+      note_refusal(e.what());
       answer(c, frame_bytes(frame_kind::refused, e.what()));
     }
     if (!flush(c)) return false;
@@ -274,7 +292,7 @@ SPAR_INLINE void store_server::handle(connection& c, const frame& request) {
     const hello_message hello = decode_hello(request.body);
     if (hello.job != job_) {
       raise<mismatch>(
-          {"this is the rendezvous of the job \"", job_, "\", the client belongs to the job \"", hello.job, "\""});
+          {"this is the rendezvous of ", name_of_job(job_), ", the client belongs to ", name_of_job(hello.job)});
     }
     const std::string nonce = random_bytes(nonce_bytes);
     c.nonces = std::string(hello.nonce).append(nonce);
@@ -339,6 +357,12 @@ SPAR_INLINE bool store_server::expire(connection& c) {
   return c.now == phase::waiting && answer(c, frame_bytes(frame_kind::nothing, {})) && handle_frames(c);
 }
 
+SPAR_INLINE void store_server::note_refusal(std::string_view why) {
+  const std::lock_guard<std::mutex> lock(refusals_mutex_);
+  ++refusals_;
+  last_refusal_ = why;
+}
+
 } // namespace detail
 
 SPAR_INLINE tcp_store_server::tcp_store_server(const rendezvous_options& where)
@@ -346,6 +370,7 @@ SPAR_INLINE tcp_store_server::tcp_store_server(const rendezvous_options& where)
 SPAR_INLINE tcp_store_server::~tcp_store_server() = default;
 
 SPAR_INLINE int tcp_store_server::port() const noexcept { return server_->port(); }
+SPAR_INLINE std::string tcp_store_server::refusals() const { return server_->refusals(); }
 
 SPAR_INLINE std::string tcp_store_server::put(std::string_view key, std::string_view value) {
   std::string kept = memory_store::put(key, value);
