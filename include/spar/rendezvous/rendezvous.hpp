@@ -36,6 +36,7 @@ class rendezvous {
              const rendezvous_options& options = {});
   /// A copy, also of one that is moved, which stays as it is.
   rendezvous(const rendezvous&) = default;
+  /// See the constructor.
   rendezvous& operator=(const rendezvous&) = default;
 
   /// The rendezvous, in the same store, of those who pass the same `group`: letters and digits that no other group of

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How two ranks open their connection over TCP: both ranks are in this process, and each step of one meets each step of
+// the other.
+#include <spar/transport/ucx/connections.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <cstdlib>
+#include <dlfcn.h>
+
+namespace {
+
+int opened = 0; // endpoints
+
+} // namespace
+
+/// Counts the endpoints, and calls the function of UCX.
+extern "C" ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t* wanted, ucp_ep_h* made) {
+  static const auto of_ucx = reinterpret_cast<decltype(&ucp_ep_create)>(dlsym(RTLD_NEXT, "ucp_ep_create"));
+  ++opened;
+  return of_ucx(worker, wanted, made);
+}
+
+namespace {
+
+using spar::rank_t;
+using spar::detail::ucx_frame;
+using spar::detail::ucx_worker;
+
+/// One of two ranks, each of which believes that the other one is on another host.
+class rank_of_two {
+ public:
+  rank_of_two(rank_t own, std::vector<spar::detail::ucx_member> members, ucx_worker&& worker)
+      : connections_(own, members, {0, 1}, std::move(worker)) {
+    connections_.worker().on_message(&on_message, this);
+  }
+  rank_of_two(const rank_of_two&) = delete;
+  ~rank_of_two() {
+    connections_.close(false);
+    for (int i = 0; i < 100; ++i) connections_.poll();
+    connections_.silence();
+  }
+  void send(rank_t to) {
+    (void)connections_.send(to, connections_.next_frame(to, ucx_frame::control).write(message_), {}, nullptr, &on_sent);
+  }
+  void poll() { connections_.poll(); }
+  [[nodiscard]] int received() const { return received_; }
+
+ private:
+  static void on_sent(void* request, ucs_status_t, void*) {
+    if (request != nullptr) ucp_request_free(request);
+  }
+  static ucs_status_t on_message(void* self, const void* bytes, std::size_t, void*, std::size_t,
+                                 const ucp_am_recv_param_t*) {
+    auto& own = *static_cast<rank_of_two*>(self);
+    ucx_frame frame;
+    std::memcpy(&frame, bytes, sizeof(frame));
+    if (frame.tag == ucx_frame::hello)
+      own.connections_.greet(frame.source);
+    else
+      ++own.received_;
+    return UCS_OK;
+  }
+
+  ucx_frame::room message_{};
+  int received_ = 0;
+  spar::detail::ucx_connections connections_; // destroyed before what UCX may use
+};
+
+/// Rank 0 sends first, and rank 1 after some steps: whatever has arrived by then may make it open its endpoint.
+TEST(ucx_connections, each_rank_opens_one_endpoint) {
+  ::setenv("UCX_TLS", "tcp", 1);
+  const auto context = spar::detail::make_ucx_context("", 2);
+  for (int steps = 0; steps < 16; ++steps) {
+    SCOPED_TRACE(testing::Message() << "after " << steps << " steps");
+    std::vector<ucx_worker> workers;
+    std::vector<spar::detail::ucx_member> members;
+    for (int r = 0; r < 2; ++r) {
+      workers.emplace_back(context);
+      members.push_back(spar::detail::ucx_member::self(workers.back().address(), 0, 0));
+    }
+    rank_of_two first(0, members, std::move(workers[0])), second(1, members, std::move(workers[1]));
+    opened = 0;
+    const auto let_first_go_on = [&] {
+      for (const double end = spar::detail::monotonic_seconds() + 5e-4; spar::detail::monotonic_seconds() < end;)
+        first.poll();
+    };
+    first.send(1);
+    let_first_go_on();
+    for (int i = 0; i < steps; ++i) {
+      second.poll();
+      let_first_go_on();
+    }
+    second.send(0);
+    const double end = spar::detail::monotonic_seconds() + 10;
+    while (first.received() + second.received() < 2 && spar::detail::monotonic_seconds() < end) {
+      first.poll();
+      second.poll();
+    }
+    ASSERT_EQ(first.received(), 1);
+    ASSERT_EQ(second.received(), 1);
+    EXPECT_EQ(opened, 2);
+  }
+}
+
+} // namespace
