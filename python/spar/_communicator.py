@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Communicators: how ranks meet, and the calls that the extension module does not have."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Self, TypeVar
+
+from . import _spar
+from ._pending import Pending
+
+T = TypeVar("T")
+
+
+class Statistics(NamedTuple):
+    """What one call has sent and received on this rank."""
+
+    messages_sent: int
+    messages_received: int
+    bytes_sent: int  # of payloads
+    bytes_received: int
+    plain_bytes_sent: int  # what would be sent without encoding
+    codec_seconds: float  # the part of `seconds` spent encoding and decoding
+    seconds: float  # from the start of the call to its end
+
+
+class Communicator(_spar.Communicator):
+    """One rank of a communicator. Use it from one thread at a time.
+
+    All ranks make the same calls in the same order. A blocking call runs on the caller's thread, without Python's
+    lock. A call whose name begins with `start_` takes the same arguments, returns a Pending at once, and runs on a
+    thread of the communicator; a blocking call waits until the calls that were started before have ended."""
+
+    @classmethod
+    def from_env(cls) -> Self:
+        """The communicator of the processes of a job, over UCX, from the variables of a launcher such as torchrun,
+        srun or mpiexec: docs/guide/ranks.md. A collective call, which waits for the others as many seconds as
+        SPAR_DEADLINE says, or 300.
+
+        Raises InvalidArgumentError if a variable is missing or malformed, TimeoutError if ranks do not come in time,
+        MismatchError if they disagree on the job, and TransportError if the network fails."""
+        return cls(_spar.handle_from_environment())
+
+    @classmethod
+    def threads(cls, n: int) -> list[Self]:
+        """The communicators of `n` threads of this process: the r-th is for the thread that is rank r."""
+        return [cls(handle) for handle in _spar.handles_of_threads(n)]
+
+    _hosts: list[int] | None = None
+
+    @property
+    def hosts(self) -> list[int] | None:
+        """The hosts for compositions over a tree: ranks with equal numbers share a host. All ranks set the same
+        numbers. None at first: ranks of processes then have the hosts on which they run, ranks of threads share one."""
+        return self._hosts
+
+    @hosts.setter
+    def hosts(self, hosts: Sequence[int]) -> None:
+        self._set_hosts(hosts)
+        self._hosts = list(hosts)
+
+    @property
+    def last_call(self) -> Statistics:
+        """What the call that has ended last has sent and received."""
+        return Statistics(*self._last_call())
+
+    def split(self, colour: int, key: int = 0) -> Self:
+        """Divides the communicator: ranks with the same `colour`, at least 0, form a new one, in the order of their
+        `key` and then of their old rank. A collective call. The deadline is that of this communicator."""
+        part = type(self)(self._split(colour, key))
+        part.deadline = self.deadline
+        return part
+
+    def start_allreduce(self, values: T, op: str = "sum", algorithm: object = None, out: T | None = None) -> Pending[T]:
+        """Starts an allreduce."""
+        return self._start(self.allreduce, values, op, algorithm, out)
+
+    def start_allgather(self, values: T) -> Pending[T]:
+        """Starts an allgather."""
+        return self._start(self.allgather, values)
+
+    def start_broadcast(self, values: T, root: int = 0) -> Pending[T]:
+        """Starts a broadcast."""
+        return self._start(self.broadcast, values, root)
+
+    def start_reduce_scatter(self, values: T, op: str = "sum", bounds: Sequence[int] | None = None) -> Pending[T]:
+        """Starts a reduce_scatter."""
+        return self._start(self.reduce_scatter, values, op, bounds)
+
+    def start_barrier(self) -> Pending[None]:
+        """Starts a barrier."""
+        return self._start(self.barrier)
+
+    _worker: ThreadPoolExecutor | None = None
+
+    def _start(self, function: Callable[..., T], *arguments: Any) -> Pending[T]:
+        self._begin_started()
+        try:
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, "spar", initializer=self._set_worker)
+            return Pending(self._worker.submit(self._run_started, function, arguments))
+        except BaseException:
+            self._end_started()
+            raise
+
+    def _run_started(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        try:
+            return function(*arguments)
+        finally:
+            self._end_started()
+
+    def close(self) -> None:
+        """Waits for started calls, and frees the communicator. `with` closes, too. A second call does nothing."""
+        super().close()
+        if self._worker is not None:
+            self._worker.shutdown(wait=False)
+            self._worker = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            try:
+                self.abort(_reason(error))
+            except Exception:  # the communicator is closed, or another rank's error has ended it
+                pass
+        self.close()
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def run_threads(n: int, function: Callable[[Communicator], T]) -> list[T]:
+    """Calls function(comm) on `n` threads, each with its own communicator, and returns the results by rank. The first
+    error of a rank ends the calls of the others, and is raised."""
+    comms = Communicator.threads(n)
+    results: list[Any] = [None] * n
+    errors: list[BaseException] = []  # in the order in which they were raised
+
+    def run(comm: Communicator, rank: int) -> None:
+        try:
+            with comm:
+                try:
+                    results[rank] = function(comm)
+                except BaseException as error:
+                    errors.append(error)
+                    raise
+        except BaseException:
+            pass
+
+    threads = [threading.Thread(target=run, args=(comm, rank), name=f"rank {rank}") for rank, comm in enumerate(comms)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # such as KeyboardInterrupt
+        for comm in comms:
+            comm.abort(_reason(error))
+        raise
+    if errors:
+        raise errors[0]
+    return results

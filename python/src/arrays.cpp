@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The arrays that callers pass.
+#include "arrays.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <spar/spar.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace spar_python {
+
+namespace {
+
+[[noreturn]] void refuse(PyObject* type, const std::string& text) {
+  PyErr_SetString(type, text.c_str());
+  throw nb::python_error();
+}
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+/// The element that a format of the buffer protocol describes, in the byte order of this machine.
+element element_of(const char* format, Py_ssize_t bytes) noexcept {
+  if (format == nullptr) return element::other; // unsigned bytes
+  if (*format == '@' || *format == '=' || *format == (std::endian::native == std::endian::little ? '<' : '>')) ++format;
+  if (*format == '\0' || format[1] != '\0') return element::other;
+  if (std::strchr("ilqn", *format) != nullptr && bytes == 4) return element::int32;
+  if (std::strchr("ilqn", *format) != nullptr && bytes == 8) return element::int64;
+  if (std::strchr("ILQN", *format) != nullptr && bytes == 4) return element::uint32;
+  if (std::strchr("ILQN", *format) != nullptr && bytes == 8) return element::uint64;
+  if (*format == 'f' && bytes == 4) return element::float32;
+  if (*format == 'd' && bytes == 8) return element::float64;
+  if (*format == 'e' && bytes == 2) return element::float16;
+  return element::other;
+}
+
+element element_of(nb::dlpack::dtype type) noexcept {
+  if (type.lanes != 1) return element::other;
+  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
+  case nb::dlpack::dtype_code::Float:
+    if (type.bits == 16) return element::float16;
+    if (type.bits == 32) return element::float32;
+    return type.bits == 64 ? element::float64 : element::other;
+  case nb::dlpack::dtype_code::Bfloat:
+    return type.bits == 16 ? element::bfloat16 : element::other;
+  case nb::dlpack::dtype_code::Int:
+    if (type.bits == 32) return element::int32;
+    return type.bits == 64 ? element::int64 : element::other;
+  case nb::dlpack::dtype_code::UInt:
+    if (type.bits == 32) return element::uint32;
+    return type.bits == 64 ? element::uint64 : element::other;
+  default:
+    return element::other;
+  }
+}
+
+/// Rounds to the nearest, of ties to the even one; a NaN stays a NaN.
+std::uint16_t to_bfloat16(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+} // namespace
+
+array::array(nb::handle from, const char* name, access use) : from_(from), name_(name) {
+  if (PyObject_CheckBuffer(from.ptr())) {
+    if (PyObject_GetBuffer(from.ptr(), &buffer_, PyBUF_RECORDS_RO) == 0) {
+      try {
+        if (use == access::write && buffer_.readonly)
+          refuse(PyExc_ValueError, std::string(name) + " is read-only; pass a writable array or out=");
+        from_buffer();
+      } catch (...) {
+        PyBuffer_Release(&buffer_);
+        throw;
+      }
+      return;
+    }
+    PyErr_Clear(); // for example NumPy's arrays of bfloat16, which have a DLPack in some versions
+  }
+  from_tensor(use);
+}
+
+array::~array() {
+  if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+}
+
+void array::from_buffer() {
+  std::int64_t strides[PyBUF_MAX_NDIM], shape[PyBUF_MAX_NDIM];
+  size_ = 1;
+  for (int d = 0; d < buffer_.ndim; ++d) {
+    shape[d] = buffer_.shape[d];
+    // A stride that is no multiple of the size of an element is that of a field of a structure.
+    strides[d] = buffer_.strides[d] % buffer_.itemsize == 0 ? buffer_.strides[d] / buffer_.itemsize : 0;
+    size_ *= shape[d];
+  }
+  check_contiguous(buffer_.ndim, shape, strides);
+  data_ = buffer_.buf;
+  type_ = element_of(buffer_.format, buffer_.itemsize);
+}
+
+void array::from_tensor(access use) {
+  // A tensor of torch that autograd watches must not change behind its back.
+  if (use == access::write && nb::getattr(from_, "requires_grad", nb::none()).is(nb::bool_(true)))
+    refuse(PyExc_ValueError, std::string(name_) + " requires a gradient; pass " + name_ + ".detach()");
+  nb::ndarray<> writable;
+  if (nb::try_cast(from_, writable, false)) {
+    tensor_ = nb::ndarray<nb::ro>(writable);
+  } else if (!nb::try_cast(from_, tensor_, false)) {
+    const std::string type = text_of(from_.type().attr("__name__"));
+    if (!nb::hasattr(from_, "__dlpack__"))
+      refuse(PyExc_TypeError, std::string(name_) + " is of the type " + type +
+                                  "; expected a NumPy array, a torch tensor, or an object with the buffer protocol or "
+                                  "DLPack");
+    try {
+      from_.attr("__dlpack__")();
+    } catch (const nb::python_error& e) {
+      refuse(PyExc_TypeError, std::string(name_) + ", of the type " + type +
+                                  ", does not give its memory through DLPack: " + text_of(e.value()));
+    }
+    refuse(PyExc_TypeError, std::string(name_) + ", of the type " + type + ", has no memory that spar can use");
+  } else if (use == access::write) {
+    refuse(PyExc_ValueError, std::string(name_) + " is read-only; pass a writable array or out=");
+  }
+  if (tensor_.device_type() != nb::device::cpu::value && tensor_.device_type() != nb::device::cuda_host::value)
+    refuse(PyExc_ValueError, std::string(name_) + " is on the device " +
+                                 text_of(nb::getattr(from_, "device", nb::int_(tensor_.device_type()))) +
+                                 "; expected an array in the memory of the CPU");
+  check_contiguous(static_cast<int>(tensor_.ndim()), tensor_.shape_ptr(), tensor_.stride_ptr());
+  data_ = const_cast<void*>(tensor_.data());
+  size_ = static_cast<std::int64_t>(tensor_.size());
+  type_ = element_of(tensor_.dtype());
+}
+
+void array::check_contiguous(int dimensions, const std::int64_t* shape, const std::int64_t* strides) const {
+  std::int64_t expected = 1;
+  bool contiguous = true;
+  for (int d = dimensions - 1; d >= 0; --d) {
+    if (shape[d] == 0) return;
+    contiguous = contiguous && (shape[d] == 1 || strides[d] == expected);
+    expected *= shape[d];
+  }
+  if (contiguous) return;
+  std::string text = std::string(name_) + " is not contiguous: its shape is (";
+  for (int d = 0; d < dimensions; ++d) text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
+  text += "), its strides in elements are (";
+  for (int d = 0; d < dimensions; ++d) text += (d == 0 ? "" : ", ") + std::to_string(strides[d]);
+  refuse(PyExc_ValueError, text + "); pass a contiguous copy");
+}
+
+nb::object array::type_name() const {
+  if (const nb::object type = nb::getattr(from_, "dtype", nb::none()); !type.is_none()) return nb::str(type);
+  return nb::str(buffer_.format == nullptr ? "B" : buffer_.format);
+}
+
+call_values::call_values(const array& of) : of_(of), type_(0), widened_(of.type() == element::bfloat16) {
+  switch (of.type()) {
+  case element::float32:
+  case element::bfloat16:
+    type_ = SPAR_FLOAT;
+    break;
+  case element::float64:
+    type_ = SPAR_DOUBLE;
+    break;
+  case element::float16:
+    type_ = SPAR_HALF;
+    break;
+  case element::int32:
+    type_ = SPAR_INT32;
+    break;
+  case element::int64:
+    type_ = SPAR_INT64;
+    break;
+  default:
+    refuse(PyExc_TypeError, std::string(of.name()) + " has elements of the type " + text_of(of.type_name()) +
+                                "; expected float32, float64, float16, bfloat16, int32 or int64");
+  }
+  if (!widened_) return;
+  wide_.resize(static_cast<std::size_t>(of.size()));
+  const auto* from = static_cast<const std::uint16_t*>(of.data());
+  for (float& to : wide_) to = std::bit_cast<float>(static_cast<std::uint32_t>(*from++) << 16);
+}
+
+void call_values::round_to(const array& out) const {
+  auto* to = static_cast<std::uint16_t*>(out.data());
+  for (const float value : wide_) *to++ = to_bfloat16(value);
+}
+
+nb::object new_array(std::int64_t count, element type, void** data) {
+  static constexpr nb::dlpack::dtype types[] = {nb::dtype<float>(),
+                                                nb::dtype<double>(),
+                                                {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float), 16, 1},
+                                                {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1},
+                                                nb::dtype<std::int32_t>(),
+                                                nb::dtype<std::int64_t>(),
+                                                nb::dtype<std::uint32_t>(),
+                                                nb::dtype<std::uint64_t>()};
+  const nb::dlpack::dtype of = types[static_cast<std::size_t>(type)];
+  const auto size = static_cast<std::size_t>(count);
+  *data = std::malloc(size == 0 ? 1 : size * of.bits / 8);
+  if (*data == nullptr) throw std::bad_alloc();
+  const nb::capsule owner(*data, [](void* memory) noexcept { std::free(memory); });
+  return nb::ndarray<nb::numpy>(*data, 1, &size, owner, nullptr, of).cast();
+}
+
+} // namespace spar_python

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The arrays that callers pass: NumPy, torch, and whatever has the buffer protocol or DLPack.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace spar_python {
+
+namespace nb = nanobind;
+
+/// The types of elements that spar takes: values, and integers for indices. `other` is refused by name.
+enum class element : std::uint8_t { float32, float64, float16, bfloat16, int32, int64, uint32, uint64, other };
+
+/// How a call uses an array.
+enum class access : std::uint8_t { read, write };
+
+/// A contiguous array in the memory of this process, for as long as the object lives. Construction and destruction need
+/// the GIL.
+class array {
+ public:
+  /// Throws TypeError or ValueError with the `name` of the argument unless `from` is a contiguous array in this
+  /// process's memory, which for `access::write` is writable.
+  array(nb::handle from, const char* name, access use);
+  array(const array&) = delete;
+  ~array();
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  /// The number of elements.
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  [[nodiscard]] element type() const noexcept { return type_; }
+  [[nodiscard]] const char* name() const noexcept { return name_; }
+  /// The name of the elements' type, for errors.
+  [[nodiscard]] nb::object type_name() const;
+
+ private:
+  void from_buffer();
+  void from_tensor(access use);
+  void check_contiguous(int dimensions, const std::int64_t* shape, const std::int64_t* strides) const;
+
+  nb::handle from_;
+  const char* name_;
+  void* data_ = nullptr;
+  std::int64_t size_ = 0;
+  element type_ = element::other;
+  Py_buffer buffer_{}; // if the object has the buffer protocol
+  nb::ndarray<nb::ro> tensor_;
+};
+
+/// The values of a call, as spar reduces them: bfloat16 becomes float in memory of this object.
+class call_values {
+ public:
+  /// Throws TypeError unless spar reduces values of this type.
+  explicit call_values(const array& of);
+
+  /// One of `enum spar_type`.
+  [[nodiscard]] int type() const noexcept { return type_; }
+  [[nodiscard]] void* data() noexcept { return widened_ ? wide_.data() : of_.data(); }
+  [[nodiscard]] std::int64_t size() const noexcept { return of_.size(); }
+  /// Rounds the results to the caller's array, if it has bfloat16.
+  void finish() { round_to(of_); }
+  void round_to(const array& out) const;
+
+ private:
+  const array& of_;
+  int type_;
+  bool widened_;
+  std::vector<float> wide_;
+};
+
+/// A new NumPy array of `count` elements of `bytes` bytes each, with the type that `type` names.
+nb::object new_array(std::int64_t count, element type, void** data);
+
+} // namespace spar_python

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The parts of the extension module, and what they share.
+#pragma once
+
+#include "communicator.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+namespace spar_python {
+
+void bind_communicator(nb::module_& module);
+
+/// The code of the operation that `name` names. Throws ValueError.
+spar_op operation_of(const char* name);
+
+/// The text of a composition: of None for the default, of a str, or of an object whose str() is the text.
+class algorithm_text {
+ public:
+  explicit algorithm_text(nb::handle given) {
+    if (given.is_none()) return;
+    text_ = nb::str(given);
+    c_str_ = PyUnicode_AsUTF8(text_.ptr());
+    if (c_str_ == nullptr) throw nb::python_error();
+  }
+  /// NULL for the default.
+  [[nodiscard]] const char* c_str() const noexcept { return c_str_; }
+
+ private:
+  nb::object text_;
+  const char* c_str_ = nullptr;
+};
+
+} // namespace spar_python

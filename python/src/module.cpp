@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The extension module spar._spar.
+#include "bindings.hpp"
+
+#include <spar/spar.h>
+
+NB_MODULE(_spar, module) {
+  module.doc() = "The compiled part of spar.";
+  module.attr("__version__") = spar_version();
+  spar_python::bind_communicator(module);
+}

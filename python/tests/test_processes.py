@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Communicators of processes, over UCX."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from processes import run_processes
+
+import spar
+
+pytestmark = pytest.mark.skipif(not spar.has_ucx, reason="built without UCX")
+
+
+def collectives():
+    with spar.Communicator.from_env() as comm:
+        assert (comm.rank, comm.size) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        values = np.full(1000, comm.rank + 1, np.float32)
+        assert (comm.allreduce(values) == comm.size * (comm.size + 1) / 2).all()
+        pending = comm.start_allreduce(values, "average", "ring")
+        comm.barrier()
+        assert pending.done()
+        part = comm.split(comm.rank % 2)
+        assert part.allreduce(np.ones(1))[0] == part.size
+        part.close()
+
+
+def test_collectives():
+    run_processes(3, collectives)
+
+
+def raise_on_rank_1():
+    with spar.Communicator.from_env() as comm:
+        if comm.rank == 1:
+            raise ValueError("bad data")
+        try:
+            comm.barrier()
+        except spar.PeerFailedError as error:
+            print(f"rank {comm.rank} got: {error}", flush=True)
+            raise
+
+
+def test_an_error_of_a_rank_ends_the_others_with_its_reason():
+    text = run_processes(2, raise_on_rank_1, expect=1)
+    assert "rank 0 got: rank 1" in text
+    assert "ValueError: bad data" in text
+
+
+def die_on_rank_1():
+    with spar.Communicator.from_env() as comm:
+        comm.barrier()
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            comm.allreduce(np.ones(3))
+        except spar.PeerFailedError as error:
+            print(f"rank {comm.rank} got: {error}", flush=True)
+            raise
+
+
+def test_a_rank_that_is_killed():
+    text = run_processes(2, die_on_rank_1, expect=128 + signal.SIGKILL)
+    assert "rank 0 got: " in text
+    assert "rank 1" in text.split("rank 0 got: ")[1]
+
+
+def test_missing_variables(monkeypatch):
+    for name in "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID":
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "x")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(spar.InvalidArgumentError, match="WORLD_SIZE"):
+        spar.Communicator.from_env()
