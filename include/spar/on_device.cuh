@@ -141,12 +141,12 @@ class [[nodiscard]] pending_on_device {
 
 /// Runs allreduces of values in device memory over any transport. Kernels select entries, merge them, and reduce,
 /// encode and decode dense values, in a stream of this object. Messages stay in device memory among `threads` whose
-/// devices can access each other's memory, or that share a device, and over `nccl`; `mpi` sends large messages from
-/// device memory, and receives them there, if the MPI library can. Any other message, encoded if the storage encodes,
-/// travels by way of page-locked host memory, and its send waits for the copy. One object for each rank, used by one
-/// thread at a time while its device is the current one; `net` must outlive it. Over `threads`, construction is
-/// collective. The constructor throws `cuda_error` if CUDA fails, `peer_failed` if another rank fails, and
-/// `invalid_argument` if `net` has a progress thread, or is an `nccl` of another device.
+/// devices can access each other's memory, or that share a device, and over `nccl`; `mpi` and `ucx` send large
+/// messages from device memory, and receive them there, if the library can, `ucx` those of dense values. Any other
+/// message, encoded if the storage encodes, travels by way of page-locked host memory, and its send waits for the copy.
+/// One object for each rank, used by one thread at a time while its device is the current one; `net` must outlive it.
+/// Over `threads`, construction is collective. The constructor throws `cuda_error` if CUDA fails, `peer_failed` if
+/// another rank fails, and `invalid_argument` if `net` has a progress thread, or is an `nccl` of another device.
 template <communicates Net>
 class on_device {
  public:

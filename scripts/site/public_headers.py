@@ -128,7 +128,7 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     void share\(\) const ## Throws `invalid_argument` if no `progress_thread` can use this rank.
     void sleep_until\(double time ## Blocks until the rank has something to do, for a `progress_thread`.
     void wake\(\) ## Ends `sleep_until`.
-    device_path path_on_device\( ## How a payload of `bytes` bytes in device memory travels.
+    device_path path_on_device\( ## How a payload of `bytes` bytes in `pieces` pieces in device memory travels.
     void check_device\(\) ## Throws `invalid_argument` if the device of the transport is not the current one.
     void wait_until_idle\(\) ## Waits until the device works on no message of this rank.
     auto sleep\(double seconds\) \{ ## In a simulated program: `co_await sleep(seconds)` takes this virtual time.

@@ -43,8 +43,10 @@ def main():
             (room / folder).mkdir(parents=True)
         shutil.copy(ROOT / "scripts/gpu", room / "scripts")
         shutil.copy(ROOT / "tools/spar_perf/sources.cmake", room / "tools/spar_perf")
-        (room / "scripts/mpirun").write_text('#!/bin/sh\necho "started by $*"\nshift 2\nexec "$@"\n')
-        (room / "scripts/mpirun").chmod(0o755)
+        for launcher, arguments in (("mpirun", 2), ("ranks", 1)):
+            path = room / "scripts" / launcher
+            path.write_text(f'#!/bin/sh\necho "started by {launcher} $*"\nshift {arguments}\nexec "$@"\n')
+            path.chmod(0o755)
         for program, text in (("nvidia-smi", SMI), ("nvcc", COMPILER), ("g++-12", COMPILER), ("strip", "#!/bin/sh\n"),
                               ("compute-sanitizer", '#!/bin/sh\necho "ran sanitizer $*"\n')):
             (room / "bin" / program).write_text(text)
@@ -56,6 +58,8 @@ def main():
         (room / "openmpi").mkdir()
         carried = room / "build/gpu/carried/openmpi.tar.xz"
         subprocess.run(["tar", "-cJf", carried, "-C", room, "openmpi"], check=True)
+        (room / "ucx").mkdir()
+        subprocess.run(["tar", "-cJf", carried.with_name("ucx.tar.xz"), "-C", room, "ucx"], check=True)
         code, said, _ = run(room, 570)
         assert code == 0, said
         assert "failed" not in said and "cannot link" not in said, said
@@ -66,15 +70,18 @@ def main():
         for ranks in (2, 4, 8):
             assert f"\nskipped: NCCL with {ranks} ranks" in said, said
             assert f"\nskipped: bits of the systems over NCCL, {ranks} ranks, eager_bytes 20000" in said, said
-        assert "started by openmpi 4 build/gpu/systems_over_mpi" in said, said
+        assert "started by mpirun openmpi 4 build/gpu/systems_over_mpi" in said, said
+        assert "started by ranks 4 build/gpu/systems_over_ucx" in said, said
         assert "\nskipped: bits of systems_over_nccl_and_mpi, 4 processes" in said, said
 
         # Without Open MPI, a program that fails, one that cannot be linked, and NCCL's, whose failure does not count.
         carried.unlink()
+        carried.with_name("ucx.tar.xz").unlink()
         code, said, _ = run(room, 570, "gpu_kernels exit 3\nnccl exit 1", "-lz")
         assert code == 1 and "failed with exit status 3" in said and "ran spar_perf_gpu" in said, said
         assert "ran nccl 8" in said and "cannot link images_on_gpu: error: -lz" in said, said
         assert "== bits of systems_over_mpi, 2 processes\nskipped: Open MPI is not carried" in said, said
+        assert "== bits of systems_over_ucx, 2 processes\nskipped: UCX is not carried" in said, said
         failed = [line for line in said.splitlines() if line.startswith("failed: ")]
         assert failed == ["failed: device_feedback", "failed: on_device", "failed: images_on_gpu",
                           "failed: kernels beside a copy"], failed

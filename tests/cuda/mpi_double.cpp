@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Makes an MPI library take pointers to device memory, on the double of the CUDA runtime: replaces the functions by
 // which spar sends and receives, and copies such messages by way of the host.
-#include "mpi_double.hpp"
+#include "library_double.hpp"
 #include "runtime_double.hpp"
 
 #include <mpi.h>
@@ -31,7 +31,7 @@ int send(start begin, const void* from, int bytes, int peer, int tag, MPI_Comm c
   if (!cuda_double::is_on_device(from)) return begin(from, bytes, MPI_BYTE, peer, tag, comm, request);
   auto host = std::make_unique<std::byte[]>(size);
   cuda_double::copy(host.get(), from, size);
-  ++mpi_double::sent;
+  ++library_double::sent;
   const int code = begin(host.get(), bytes, MPI_BYTE, peer, tag, comm, request);
   in_flight.push_back({.request = *request, .host = std::move(host), .device = nullptr, .bytes = size});
   return code;
@@ -44,14 +44,14 @@ void end(MPI_Request request) {
     if (t.device == nullptr) return true;
     if (t.damaged != SIZE_MAX) t.host[std::min(t.damaged, t.bytes - 1)] ^= std::byte{0x80};
     cuda_double::copy(t.device, t.host.get(), t.bytes);
-    ++mpi_double::received;
+    ++library_double::received;
     return true;
   });
 }
 
 } // namespace
 
-namespace mpi_double {
+namespace library_double {
 bool takes_device_memory = true;
 int sent = 0, received = 0;
 
@@ -60,11 +60,11 @@ void damage(int message, std::size_t at) {
   damaged_byte = at;
 }
 void lose(int message) { lost_receive = receives + message; }
-} // namespace mpi_double
+} // namespace library_double
 
 extern "C" {
 
-int MPIX_Query_cuda_support() { return mpi_double::takes_device_memory ? 1 : 0; }
+int MPIX_Query_cuda_support() { return library_double::takes_device_memory ? 1 : 0; }
 
 int MPI_Isend(const void* from, int count, MPI_Datatype, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
   return send(&PMPI_Isend, from, count, peer, tag, comm, request);

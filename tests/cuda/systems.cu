@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // systems [RANKS [N]]: every system of the papers on values in device memory, over one transport, against the same
 // system on the host, bit for bit, on vectors of N values; partial allreduces against the sum of all calls. The ranks
-// are threads; with SPAR_OVER_MPI, they are the processes of MPI, whatever RANKS is. They share a GPU if there are
-// fewer GPUs. Compile with nvcc; with SPAR_OVER_NCCL, payloads travel by NCCL, and a third argument is the number of
-// bytes up to which they travel through the host. Without a GPU, tests compile and link the program.
+// are threads; with SPAR_OVER_MPI, they are the processes of MPI, and with SPAR_OVER_UCX those that scripts/ranks has
+// started, whatever RANKS is. They share a GPU if there are fewer GPUs. Compile with nvcc; with SPAR_OVER_NCCL,
+// payloads travel by NCCL, and a third argument is the number of bytes up to which they travel through the host.
+// Without a GPU, tests compile and link the program.
 #include <spar/cuda.hpp>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
@@ -12,6 +13,9 @@
 #include <spar/tree.hpp>
 #ifdef SPAR_OVER_MPI
 #include <spar/mpi.hpp>
+#endif
+#ifdef SPAR_OVER_UCX
+#include <spar/ucx.hpp>
 #endif
 #ifdef SPAR_OVER_NCCL
 #include <spar/nccl.hpp>
@@ -28,6 +32,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -85,8 +90,11 @@ class on_gpu {
   float* data_ = nullptr;
 };
 
-#ifdef SPAR_OVER_MPI
+#if defined(SPAR_OVER_MPI)
 using host_net = spar::mpi;
+#elif defined(SPAR_OVER_UCX)
+using host_net = spar::ucx;
+std::optional<spar::rendezvous> meeting;
 #else
 using host_net = spar::threads;
 #endif
@@ -109,8 +117,11 @@ std::vector<values> on_host_net(Program program) {
     check_cuda(cudaSetDevice(net.rank() % devices), "cudaSetDevice");
     return program(net);
   };
-#ifdef SPAR_OVER_MPI
+#if defined(SPAR_OVER_MPI)
   spar::mpi net;
+  return {run(net)};
+#elif defined(SPAR_OVER_UCX)
+  spar::ucx net(*meeting);
   return {run(net)};
 #else
   std::vector<values> results(static_cast<std::size_t>(ranks));
@@ -269,10 +280,16 @@ void compare_all() {
 
 int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, 0); // if a system does not end, the output says which
-#ifdef SPAR_OVER_MPI
+#if defined(SPAR_OVER_MPI)
   MPI_Init(&argc, &argv);
   ranks = spar::mpi().size();
   prints = spar::mpi().rank() == 0;
+#elif defined(SPAR_OVER_UCX)
+  meeting.emplace(spar::rendezvous::from_environment());
+  ranks = meeting->size();
+  prints = meeting->rank() == 0;
+  const bool takes = spar::ucx(*meeting).port().path_on_device(1 << 20, 1) == spar::device_path::direct;
+  if (prints) std::printf("UCX %s device memory\n", takes ? "takes" : "does not take");
 #else
   if (argc > 1) ranks = std::atoi(argv[1]);
 #endif

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tests/cuda/systems_test.py [NCCL_INCLUDE_DIR NCCL_LIBRARY]
 
-Compiles tests/cuda/systems.cu, with every system of the papers, by nvcc for sm_80 and sm_90, over threads, NCCL and
-Open MPI, and links it with the CUDA runtime, NCCL and MPI. Where there is a GPU, the programs run there; otherwise they
-must start, and end because there is no device. Names what it skips; exit status 77 without nvcc.
+Compiles tests/cuda/systems.cu, with every system of the papers, by nvcc for sm_80 and sm_90, over threads, NCCL, Open
+MPI and UCX, and links it with the CUDA runtime and these libraries. Where there is a GPU, the programs run there;
+otherwise they must start, and end because there is no device. Names what it skips; exit status 77 without nvcc.
 """
 
 import os
@@ -34,6 +34,10 @@ if shutil.which("mpicxx.openmpi"):
                                                for word in words.split()]
 else:
     print("skipped: over MPI (no Open MPI)")
+if Path("/usr/include/ucp/api/ucp.h").exists():
+    transports["UCX"] = ["-DSPAR_OVER_UCX", "-lucp", "-lucs"]
+else:
+    print("skipped: over UCX (no libucx-dev)")
 smi = shutil.which("nvidia-smi")
 has_gpu = smi is not None and subprocess.run([smi, "-L"], capture_output=True).returncode == 0
 failures = []
@@ -49,7 +53,8 @@ with tempfile.TemporaryDirectory() as folder:
         if done.returncode != 0:
             failures.append(f"{name}: does not compile or link\n{done.stdout}{done.stderr}")
             continue
-        ran = subprocess.run([program], capture_output=True, text=True, timeout=120)
+        start = [f"{ROOT}/scripts/ranks", "2"] if name == "UCX" else []
+        ran = subprocess.run([*start, program], capture_output=True, text=True, timeout=120)
         as_expected = ran.returncode == 0 if has_gpu else ran.returncode == 2 and "cudaGetDeviceCount" in ran.stderr
         if not as_expected:
             failures.append(f"{name}: exit status {ran.returncode}\n{ran.stdout}{ran.stderr}")

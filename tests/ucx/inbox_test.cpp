@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <random>
 #include <vector>
 
@@ -57,6 +58,30 @@ TEST(ucx_inbox, restores_the_order_of_each_source) {
       }
     }
     for (const std::uint32_t n : next) EXPECT_EQ(n, messages);
+  }
+}
+
+TEST(ucx_inbox, keeps_what_it_lends_until_it_is_given_back) {
+  const spar::detail::ucx_worker worker(spar::detail::make_ucx_context("", 1));
+  spar::detail::ucx_inbox inbox(1, 4, worker);
+  spar::message_buffer in(*std::pmr::new_delete_resource());
+  for (std::uint32_t n = 0; n < 5; ++n) {
+    numbered m(0, n);
+    m.head.lengths = {0, 1, 0};
+    in.arrived() = m.head;
+    EXPECT_FALSE(inbox.lend(m, in)); // UCX need not keep the payload
+    m.byte[0] = std::byte{0xFF};
+    EXPECT_TRUE(in.borrows());
+    ASSERT_EQ(in.pieces()[1].size(), 1U);
+    EXPECT_EQ(in.pieces()[1][0], static_cast<std::byte>(n));
+    EXPECT_TRUE(in.pieces()[0].empty() && in.pieces()[2].empty());
+    const std::byte* const lent = in.pieces()[1].data();
+    in.end_loan();
+    numbered next(0, n + 1);
+    next.head.lengths = {1, 0, 0};
+    EXPECT_FALSE(inbox.lend(next, in));
+    EXPECT_EQ(in.pieces()[0].data(), lent); // its memory is used again
+    in.end_loan();
   }
 }
 

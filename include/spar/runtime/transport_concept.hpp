@@ -102,8 +102,11 @@ concept simulated_transport = transport<Net> && requires(Net& net, double second
 enum class device_path : std::uint8_t {
   /// The payload is copied to page-locked host memory, and the transport gets a message in host memory.
   staged,
-  /// An MPI library that accepts device memory transfers the payload from its place to device memory of the receiver.
-  /// All work on the payload has ended before the send. No work is in flight on the memory of a receive.
+  /// An MPI library, or UCX, that accepts device memory transfers the payload from its place to device memory of the
+  /// receiver. All work on the payload has ended before the send, whose `message_pieces::stream` is not null. The
+  /// memory
+  /// of a receive that is `on_device()` is device memory, on which no work is in flight: a transport that has a payload
+  /// in host memory lends it by `borrow`.
   direct,
   /// Not at all: the device of the receiver reads the memory of the sender. A send passes `pieces` and `loan` on to
   /// `message_buffer::borrow`, and calls `loan->returned` when the receiver gives the payload back. A receive that is
@@ -118,12 +121,13 @@ enum class device_path : std::uint8_t {
   streamed
 };
 
-/// Optional: a transport of messages in device memory. `path_on_device(bytes)` is the path of a payload of `bytes`
-/// bytes, the same on all ranks. Without this function, all messages are `staged`, as below a decorator that reads
-/// payloads. With checksums, which the processor computes, all are staged that are not loaned.
+/// Optional: a transport of messages in device memory. `path_on_device(bytes, pieces)` is the path of a payload of
+/// `bytes` bytes in so many pieces that are not empty. A rank that has `direct` messages may have peers whose messages
+/// are `staged`; the other paths are the same on all ranks. Without this function, all messages are `staged`, as below
+/// a decorator that reads payloads. With checksums, which the processor computes, all are staged that are not loaned.
 template <class Net>
-concept device_transport = transport<Net> && requires(const Net& net, std::size_t bytes) {
-  { net.path_on_device(bytes) } -> std::same_as<device_path>;
+concept device_transport = transport<Net> && requires(const Net& net, std::size_t bytes, std::size_t pieces) {
+  { net.path_on_device(bytes, pieces) } -> std::same_as<device_path>;
 };
 
 /// Optional: a transport whose messages a CUDA device moves, also those in host memory. `check_device()` is called

@@ -47,7 +47,9 @@ class any_port {
   void post(const control_message& note, rank_t peer) { functions_->post(inner_, note, peer); }
   void await(operation_record& r, std::coroutine_handle<> waiting) { functions_->await(inner_, r, waiting); }
   void share() const { functions_->share(inner_); }
-  [[nodiscard]] device_path path_on_device(std::size_t bytes) const { return functions_->path(inner_, bytes); }
+  [[nodiscard]] device_path path_on_device(std::size_t bytes, std::size_t pieces) const {
+    return functions_->path(inner_, bytes, pieces);
+  }
 
   operation<any_port, operation_record> send(const message_pieces& out, rank_t peer, tag_t tag) {
     return operation<any_port, operation_record>(*this, functions_->send(inner_, out, peer, tag));
@@ -65,7 +67,7 @@ class any_port {
     void (*post)(void*, const control_message&, rank_t);
     void (*await)(void*, operation_record&, std::coroutine_handle<>);
     void (*share)(void*);
-    device_path (*path)(void*, std::size_t);
+    device_path (*path)(void*, std::size_t bytes, std::size_t pieces);
     operation_record* (*send)(void*, const message_pieces&, rank_t, tag_t);
     operation_record* (*receive)(void*, message_buffer&, rank_t, tag_t);
     void (*abandon)(void*, operation_record*);
@@ -100,9 +102,9 @@ class any_port {
         else
           raise<invalid_argument>({"the transport in this any_transport does not allow a progress_thread"});
       },
-      [](void* net, std::size_t bytes) {
+      [](void* net, std::size_t bytes, std::size_t pieces) {
         if constexpr (device_transport<Net>)
-          return as<Net>(net).path_on_device(bytes);
+          return as<Net>(net).path_on_device(bytes, pieces);
         else
           return device_path::staged;
       },

@@ -79,8 +79,8 @@ class observing_port : public decorated_port<Net> {
   using decorated_port<Net>::decorated_port;
 
   template <device_transport N = Net>
-  [[nodiscard]] device_path path_on_device(std::size_t bytes) const noexcept {
-    return this->inner().path_on_device(bytes);
+  [[nodiscard]] device_path path_on_device(std::size_t bytes, std::size_t pieces) const noexcept {
+    return this->inner().path_on_device(bytes, pieces);
   }
 };
 

@@ -93,7 +93,7 @@ class nccl_port : public decorated_port<Control> {
 
   void share() = delete; // deleted because a progress thread would have another current device
 
-  [[nodiscard]] static device_path path_on_device(std::size_t) noexcept { return device_path::streamed; }
+  [[nodiscard]] static device_path path_on_device(std::size_t, std::size_t) noexcept { return device_path::streamed; }
   void check_device() { home_.check_current(inner(), "spar::nccl"); }
   /// Makes the device of this transport the current one until the returned object is destroyed.
   [[nodiscard]] auto make_current() const noexcept { return detail::home_device::scope(home_); }

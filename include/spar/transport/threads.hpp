@@ -43,7 +43,7 @@ class threads_port : public endpoint {
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
-  [[nodiscard]] static device_path path_on_device(std::size_t) noexcept { return device_path::loaned; }
+  [[nodiscard]] static device_path path_on_device(std::size_t, std::size_t) noexcept { return device_path::loaned; }
 
  private:
   static constexpr std::size_t buffered_bytes = 4096;

@@ -63,7 +63,7 @@ class device_port : public decorated_port<Inner> {
     try { // not around the whole constructor: nvcc 13.0 crashes
       end_transfers(this);
       work_.emplace(memory_, this->memory(), pinned_, waits_, device_pool::owner{&end_transfers, nullptr, this});
-      if (offered_path(0) == device_path::loaned) work_->set_lends(agree_to_lend());
+      if (offered_path(0, 1) == device_path::loaned) work_->set_lends(agree_to_lend());
     } catch (...) {
       abort_and_rethrow(wrapped);
     }
@@ -89,12 +89,13 @@ class device_port : public decorated_port<Inner> {
     return sent(inner().send(passed, peer, tag), *this, mine);
   }
   auto receive(message_buffer& in, rank_t peer, tag_t tag) {
-    const device_path path = path_of(std::numeric_limits<std::size_t>::max());
+    const device_path path = path_of();
     if (path == device_path::loaned || path == device_path::streamed) {
       in.set_stream(work_->stream());
       return received(inner().receive(in, peer, tag), *this, in, nullptr);
     }
     arrival* const first = next_arrival(path == device_path::direct);
+    if (first->on_device) first->message.set_stream(work_->stream());
     return received(inner().receive(first->message, peer, tag), *this, in, first);
   }
 
@@ -143,7 +144,7 @@ class device_port : public decorated_port<Inner> {
     /// would only tell them that the message is incomplete.
     ~sent() {
       if (port_ == nullptr) return;
-      if (port_->path_of(std::numeric_limits<std::size_t>::max()) == device_path::streamed) port_->gave_up_ = true;
+      if (port_->path_of() == device_path::streamed) port_->gave_up_ = true;
       if (std::uncaught_exceptions() > exceptions_) port_->tell_error();
     }
     /// Gives back the record of the send. If the send has failed, its record stays in use: the receiver may still read
@@ -162,38 +163,39 @@ class device_port : public decorated_port<Inner> {
     int exceptions_; // number of uncaught exceptions at the construction
   };
   /// Owns the arrival of a receive; null if the wrapped transport writes to the destination. That of a receive that
-  /// fails must not keep the memory of the sender, whose call would wait for it.
+  /// fails must not keep the memory of the sender, whose call would wait for it. But it keeps its own memory, to which
+  /// the wrapped transport may still write (see `transport`, `abandon`).
   class arrival_owner {
    public:
-    explicit arrival_owner(arrival* owned) noexcept : owned_(owned) {}
-    arrival_owner(arrival_owner&& other) noexcept : owned_(std::exchange(other.owned_, nullptr)) {}
+    arrival_owner(device_port& port, arrival* owned) noexcept : port_(&port), owned_(owned) {}
+    arrival_owner(arrival_owner&& other) noexcept : port_(other.port_), owned_(std::exchange(other.owned_, nullptr)) {}
     ~arrival_owner() {
       if (owned_ == nullptr) return;
-      owned_->message.release();
-      owned_->in_use = false;
+      owned_->message.end_loan();
+      owned_->in_use = port_->node().loans().any();
     }
 
    protected:
+    device_port* port_;
     mutable arrival* owned_;
   };
   class [[nodiscard]] received : private arrival_owner, // destroyed after the wrapped operation, which writes to it
                                  public forwarding_awaiter<inner_receive> {
    public:
     received(inner_receive by, device_port& port, message_buffer& in, arrival* host) noexcept
-        : arrival_owner(host), received::forwarding_awaiter(std::move(by)), port_(&port), in_(&in) {}
+        : arrival_owner(port, host), received::forwarding_awaiter(std::move(by)), in_(&in) {}
     void await_resume() const {
       received::forwarding_awaiter::await_resume();
       if (this->owned_ != nullptr) {
-        port_->to_device(*this->owned_, *in_);
+        this->port_->to_device(*this->owned_, *in_);
         // Once the copy has ended, which `copied` tells, another receive uses the arrival.
         if (in_->fits()) std::exchange(this->owned_, nullptr)->in_use = false;
       } else if (in_->loan() != nullptr) {
-        port_->borrow(*in_);
+        this->port_->borrow(*in_);
       }
     }
 
    private:
-    device_port* port_;
     message_buffer* in_;
   };
 
@@ -201,32 +203,36 @@ class device_port : public decorated_port<Inner> {
     if (!detail::last_cuda_error.empty()) detail::abort(inner(), detail::last_cuda_error);
   }
 
-  /// The path that the wrapped transport offers to a payload of `bytes` bytes.
-  [[nodiscard]] device_path offered_path([[maybe_unused]] std::size_t bytes) const noexcept {
+  /// The path that the wrapped transport offers to a payload of `bytes` bytes in `pieces` pieces.
+  [[nodiscard]] device_path offered_path([[maybe_unused]] std::size_t bytes,
+                                         [[maybe_unused]] std::size_t pieces) const noexcept {
     if constexpr (device_transport<Inner>)
-      return inner().path_on_device(bytes);
+      return inner().path_on_device(bytes, pieces);
     else
       return device_path::staged;
   }
-  /// The path that the payload takes.
-  [[nodiscard]] device_path path_of(std::size_t bytes) const noexcept {
-    const device_path offered = offered_path(bytes);
+  /// The path that the payload takes; without arguments, that of long payloads of one piece, which receives expect.
+  [[nodiscard]] device_path path_of(std::size_t bytes = std::numeric_limits<std::size_t>::max(),
+                                    std::size_t pieces = 1) const noexcept {
+    const device_path offered = offered_path(bytes, pieces);
     const bool can = offered == device_path::loaned ? lends() : !this->node().checksums();
     return can ? offered : device_path::staged;
   }
   /// Prepares the message for the wrapped transport. Returns the record of a message that is lent or copied.
   outgoing* prepare(message_pieces& out) {
-    switch (path_of(padded_bytes(out.pieces))) {
+    const auto pieces = std::count_if(out.pieces.begin(), out.pieces.end(), [](const auto& p) { return !p.empty(); });
+    switch (path_of(padded_bytes(out.pieces), static_cast<std::size_t>(pieces))) {
     case device_path::loaned:
       return lend(out);
     case device_path::staged:
       return to_host(out);
-    case device_path::streamed:
-      out.stream = work_->stream();
-      break;
     case device_path::direct:
       detail::check_cuda(cudaStreamSynchronize(work_->stream()), "cudaStreamSynchronize");
+      break;
+    case device_path::streamed:
+      break;
     }
+    out.stream = work_->stream();
     return nullptr;
   }
 

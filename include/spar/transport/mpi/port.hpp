@@ -71,7 +71,7 @@ class mpi_port : public endpoint {
 
   void share() const { detail::require_thread_multiple(); }
   /// A payload that is part of the envelope is staged, because the processor writes the envelope.
-  [[nodiscard]] device_path path_on_device(std::size_t bytes) const noexcept {
+  [[nodiscard]] device_path path_on_device(std::size_t bytes, std::size_t) const noexcept {
     const bool takes = options_.device_memory && bytes > enclosed_bytes && detail::mpi_takes_device_memory();
     return takes ? device_path::direct : device_path::staged;
   }

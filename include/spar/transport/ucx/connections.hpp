@@ -72,10 +72,10 @@ class ucx_connections {
 
   /// What precedes the next message to `to`.
   [[nodiscard]] ucx_frame next_frame(rank_t to, tag_t tag) const noexcept { return {peer_of(to).sent, own_, tag}; }
-  /// Sends an active message with the header `head`, which begins with `next_frame`, and the payload `pieces` to the
-  /// rank `to`. If the outcome is `in_flight`, `ended(request, status, record)` is called later; `request` may be null.
+  /// Sends an active message with the header `head`, which begins with `next_frame`, and the payload `what` to the rank
+  /// `to`. If the outcome is `in_flight`, `ended(request, status, record)` is called later; `request` may be null.
   /// Other operations end meanwhile only if `may_look`.
-  ucx_outcome send(rank_t to, std::span<const std::byte> head, std::span<const ucp_dt_iov_t> pieces, void* record,
+  ucx_outcome send(rank_t to, std::span<const std::byte> head, const ucx_payload& what, void* record,
                    ucp_send_nbx_callback_t ended, bool may_look = true) {
     peer& its = peer_of(to);
     if (its.endpoint == nullptr) connect(its, may_look);
@@ -83,14 +83,14 @@ class ucx_connections {
     if (!is_open(its)) {
       waiting* const w = waiting_.acquire();
       w->head = head;
-      w->pieces = pieces;
+      w->what = what;
       w->ended = ended;
       w->record = record;
       its.unsent.push_back(w);
       ++its.sent;
       return ucx_outcome::in_flight;
     }
-    void* const request = worker_.send(its.endpoint, head, pieces, ended, record, flags_to(its));
+    void* const request = worker_.send(its.endpoint, head, what, ended, record, flags_to(its, what));
     if (UCS_PTR_IS_ERR(request)) {
       const ucs_status_t status = UCS_PTR_STATUS(request);
       if (status == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
@@ -201,7 +201,7 @@ class ucx_connections {
   struct waiting {
     waiting* next = nullptr;
     std::span<const std::byte> head;
-    std::span<const ucp_dt_iov_t> pieces;
+    ucx_payload what;
     ucp_send_nbx_callback_t ended;
     void* record;
   };
@@ -236,8 +236,10 @@ class ucx_connections {
   };
   [[nodiscard]] peer& peer_of(rank_t r) noexcept { return peers_[static_cast<std::size_t>(r)]; }
   [[nodiscard]] const peer& peer_of(rank_t r) const noexcept { return peers_[static_cast<std::size_t>(r)]; }
-  /// The flags of `ucp_am_send_nbx` for a message to `its`.
-  [[nodiscard]] std::uint32_t flags_to(const peer& its) const noexcept {
+  /// The flags of `ucp_am_send_nbx` for a message to `its` with the payload `what`. What is in device memory stays
+  /// there until the receiver says where it goes; UCX would copy it to the host.
+  [[nodiscard]] std::uint32_t flags_to(const peer& its, const ucx_payload& what) const noexcept {
+    if (what.on_device) return UCP_AM_SEND_FLAG_RNDV;
     return copies_between_hosts_ && !its.is_local ? UCP_AM_SEND_FLAG_EAGER : 0;
   }
   void set_died(rank_t r) noexcept {
@@ -317,7 +319,8 @@ class ucx_connections {
   }
   void send_now(const peer& its, waiting* w) noexcept {
     void* request = UCS_STATUS_PTR(its.is_closed ? UCS_ERR_CANCELED : UCS_ERR_CONNECTION_RESET);
-    if (!is_lost(its)) request = worker_.send(its.endpoint, w->head, w->pieces, w->ended, w->record, flags_to(its));
+    if (!is_lost(its))
+      request = worker_.send(its.endpoint, w->head, w->what, w->ended, w->record, flags_to(its, w->what));
     if (!UCS_PTR_IS_PTR(request)) w->ended(nullptr, UCS_PTR_STATUS(request), w->record);
     waiting_.recycle(w);
   }

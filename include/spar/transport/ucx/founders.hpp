@@ -27,6 +27,9 @@ namespace spar::inline v0_1 {
 struct ucx_options {
   /// Upstream resource of the rank's memory pool.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
+  /// Whether UCX is given values in device memory, if UCX says that it takes them: see `on_device`. Set this option to
+  /// false if a transfer from device memory fails or is slower than one by way of the host, and for managed memory.
+  bool device_memory = true;
 };
 
 namespace detail {

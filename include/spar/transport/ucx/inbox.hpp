@@ -19,10 +19,20 @@
 
 namespace spar::inline v0_1::detail {
 
-/// A message that waits for its receive or for an earlier message, or a control message that waits to be handled.
+class ucx_inbox;
+
+/// A message that waits for its receive or for an earlier message, or a control message that waits to be handled; or
+/// one whose payload a receive has borrowed, or will.
 struct ucx_arrival : ucx_incoming {
   ucx_arrival* next = nullptr;
+  ucx_inbox* owner = nullptr;
   buffer<std::byte> own{*std::pmr::new_delete_resource(), 0}; // the payload, if UCX does not keep it
+
+  /// Memory for the payload.
+  std::byte* room() {
+    if (own.size() < payload_bytes) own = buffer<std::byte>(*std::pmr::new_delete_resource(), payload_bytes);
+    return own.data();
+  }
 };
 
 /// Makes one sequence of the messages of each source again, which UCX may deliver in another order, and keeps those
@@ -57,27 +67,37 @@ class ucx_inbox {
 
   /// Lets the message `m` wait in `in`. Returns whether UCX has to keep its payload. Throws std::bad_alloc.
   bool keep(const ucx_incoming& m, queue& in) {
-    ucx_arrival* const a = arrivals_.acquire();
-    static_cast<ucx_incoming&>(*a) = m;
-    if (!m.may_stay && m.payload_bytes > 0) {
-      try {
-        if (a->own.size() < m.payload_bytes)
-          a->own = buffer<std::byte>(*std::pmr::new_delete_resource(), m.payload_bytes);
-      } catch (...) {
-        arrivals_.recycle(a);
-        throw;
-      }
-      std::memcpy(a->own.data(), m.payload, m.payload_bytes);
-      a->payload = a->own.data();
-    }
-    in.push_back(a);
+    in.push_back(hold(m));
     return m.may_stay;
+  }
+  /// Lends the payload of `m`, which has arrived in host memory, to `to`. Returns whether UCX has to keep the payload.
+  /// Throws std::bad_alloc.
+  bool lend(const ucx_incoming& m, message_buffer& to) {
+    lend(*hold(m), to);
+    return m.may_stay;
+  }
+  /// Lends the payload of `a`, which is then discarded.
+  static void lend(ucx_arrival& a, message_buffer& to) noexcept {
+    payload_views pieces{};
+    const std::byte* from = a.payload;
+    for (std::size_t i = 0; i < max_pieces; ++i) {
+      pieces[i] = {from, a.head.lengths[i]};
+      from += a.head.lengths[i];
+    }
+    to.borrow(pieces, [](void* own) noexcept { discard(static_cast<ucx_arrival*>(own)); }, &a);
+  }
+  /// Returns a record of `m` with memory for its payload, which is still at the sender. Throws std::bad_alloc.
+  ucx_arrival* make_room(const ucx_incoming& m) {
+    return acquire(m, [](ucx_arrival& a) {
+      a.payload = a.room();
+      a.is_rendezvous = a.may_stay = false;
+    });
   }
   /// The message `a` is not needed any more, nor is its payload, unless UCX has taken it over.
   void recycle(ucx_arrival* a) noexcept { arrivals_.recycle(a); }
-  void discard(ucx_arrival* a) noexcept {
-    if (a->may_stay) ucp_am_data_release(worker_->get(), a->payload);
-    arrivals_.recycle(a);
+  static void discard(ucx_arrival* a) noexcept {
+    if (a->may_stay) ucp_am_data_release(a->owner->worker_->get(), a->payload);
+    a->owner->arrivals_.recycle(a);
   }
   void discard_all(queue& in) noexcept {
     while (ucx_arrival* const a = in.pop_front()) discard(a);
@@ -88,6 +108,28 @@ class ucx_inbox {
   }
 
  private:
+  /// Returns a record of `m`, whose payload UCX keeps or the record copies. Throws std::bad_alloc.
+  ucx_arrival* hold(const ucx_incoming& m) {
+    return acquire(m, [](ucx_arrival& a) {
+      if (a.may_stay || a.payload_bytes == 0) return;
+      std::memcpy(a.room(), a.payload, a.payload_bytes);
+      a.payload = a.own.data();
+    });
+  }
+  template <class Prepare>
+  ucx_arrival* acquire(const ucx_incoming& m, Prepare prepare) {
+    ucx_arrival* const a = arrivals_.acquire();
+    static_cast<ucx_incoming&>(*a) = m;
+    a->owner = this;
+    try {
+      prepare(*a);
+    } catch (...) {
+      arrivals_.recycle(a);
+      throw;
+    }
+    return a;
+  }
+
   struct source {
     std::uint32_t received = 0; // number of its messages that have had their turn, modulo 2^32
     queue early;

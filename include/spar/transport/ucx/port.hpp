@@ -11,6 +11,7 @@
 #include <spar/runtime/matching.hpp>
 #include <spar/runtime/operation.hpp>
 #include <spar/runtime/progress.hpp>
+#include <spar/runtime/transport_concept.hpp>
 #include <spar/transport/ucx/connections.hpp>
 #include <spar/transport/ucx/founders.hpp>
 #include <spar/transport/ucx/frame.hpp>
@@ -33,7 +34,8 @@
 namespace spar::inline v0_1 {
 
 /// The transport of one rank over UCX. UCX copies a short payload on its way, and brings a long one from the memory of
-/// the sender to its place at the receiver, whichever way is fastest. An endpoint opens at the first message to a rank.
+/// the sender to its place at the receiver, whichever way is fastest; also from device memory to device memory, if UCX
+/// takes these. An endpoint opens at the first message to a rank.
 /// A rank that waits polls for some microseconds, then sleeps until UCX has an event.
 class ucx_port : public endpoint {
  public:
@@ -46,6 +48,8 @@ class ucx_port : public endpoint {
     set_network(network);
     const auto on_host = std::count(hosts_.begin(), hosts_.end(), hosts_[static_cast<std::size_t>(rank())]);
     polls_before_sleep_ = on_host <= detail::processors();
+    takes_device_memory_ = options.device_memory && (on_host == size() || !detail::ucx_copies_between_hosts()) &&
+                           connections_.worker().takes_device_memory();
     set_unreceived(matching_.arrivals(), [](endpoint& own, bool look) {
       auto& port = static_cast<ucx_port&>(own);
       if (look) port.try_look();
@@ -87,6 +91,11 @@ class ucx_port : public endpoint {
   }
 
   void share() const noexcept {}
+  /// Without RDMA, UCX would copy device memory to the host by itself: see `ucx_copies_between_hosts`. For payloads of
+  /// several pieces, see `ucx_payload`.
+  [[nodiscard]] device_path path_on_device(std::size_t bytes, std::size_t pieces) const noexcept {
+    return takes_device_memory_ && bytes > enclosed_bytes && pieces == 1 ? device_path::direct : device_path::staged;
+  }
   [[nodiscard]] endpoint& node() noexcept { return *this; }
   [[nodiscard]] const endpoint& node() const noexcept { return *this; }
   void compute(std::uint64_t) const noexcept {}
@@ -107,6 +116,8 @@ class ucx_port : public endpoint {
     bool given_up = false;          // whether this rank no longer waits until UCX does not use its memory any more
     std::array<ucp_dt_iov_t, max_pieces> places{}; // the pieces that are not empty, for UCX
     detail::ucx_frame::room head;                  // sends only
+    detail::ucx_arrival* on_host =
+        nullptr; // receives in device memory only: the payload, if it comes by way of the host
   };
 
   using arrival = detail::ucx_arrival;
@@ -121,10 +132,11 @@ class ucx_port : public endpoint {
       if (!piece.empty()) t->places[pieces++] = {const_cast<std::byte*>(piece.data()), piece.size()};
     }
     const auto head = connections_.next_frame(to, tag).write(out.head, t->head);
-    const outcome how = connections_.send(to, head, {t->places.data(), pieces}, t, &on_sent);
+    const detail::ucx_payload what{{t->places.data(), pieces}, out.stream != nullptr};
+    const outcome how = connections_.send(to, head, what, t, &on_sent);
     t->is_busy = how == outcome::in_flight;
     in_flight_ += t->is_busy ? 1 : 0;
-    if (how == outcome::ended) transfers_.recycle(sending.release());
+    if (how == outcome::ended) recycle(sending.release());
     return sending;
   }
 
@@ -192,7 +204,7 @@ class ucx_port : public endpoint {
       return begin_loan();
     }
     if (t->receives && !t->done) matching_.withdraw(t);
-    transfers_.recycle(t);
+    recycle(t);
   }
 
   /// What this rank needs for a communicator of the ranks with the same `colour`, by `key`. Collective; the calls in
@@ -244,6 +256,10 @@ class ucx_port : public endpoint {
     t->is_busy = t->cancelled = t->given_up = false;
     return t;
   }
+  void recycle(transfer* t) noexcept {
+    if (t->on_host != nullptr) inbox_.discard(std::exchange(t->on_host, nullptr));
+    transfers_.recycle(t);
+  }
 
   // --- what UCX has ended ---
 
@@ -259,19 +275,24 @@ class ucx_port : public endpoint {
     if (port.connections_.is_silent()) return;
     if (t->given_up) {
       --port.given_up_transfers_;
-      return port.transfers_.recycle(t);
+      return port.recycle(t);
     }
     --port.in_flight_;
     t->is_busy = false;
     if (t->cancelled) {
       port.loaned_.take([t](const transfer& one) { return &one == t; });
       port.end_loan();
-      port.transfers_.recycle(t);
+      port.recycle(t);
     } else if (status == UCS_OK || (status == UCS_ERR_CANCELED && !t->receives)) { // the peer may discard a message
-      t->complete(port.scheduler());
+      port.complete(t);
     } else {
       port.connections_.suspect(t->peer, ucs_status_string(status));
     }
+  }
+
+  void complete(transfer* t) noexcept {
+    if (t->on_host != nullptr) inbox_.lend(*std::exchange(t->on_host, nullptr), *t->into);
+    t->complete(scheduler());
   }
 
   // --- receiving ---
@@ -325,13 +346,16 @@ class ucx_port : public endpoint {
   }
 
   /// Gives the message `m` to the receive `t`. Returns whether UCX has taken over the payload, and brings it to its
-  /// place; otherwise, it is not needed any more.
+  /// place, or keeps it for the receive; otherwise, it is not needed any more.
   bool deliver(const detail::ucx_incoming& m, transfer* t) {
+    bool stays = false;
     try {
       message_buffer& to = *t->into;
       to.arrived() = m.head;
-      if (to.fits()) {
-        if (m.is_rendezvous) return fetch(m, t);
+      if (to.fits() && m.is_rendezvous) return fetch(m, t);
+      if (to.fits() && to.on_device()) {
+        stays = inbox_.lend(m, to);
+      } else if (to.fits()) {
         const std::byte* from = m.payload;
         for (std::size_t i = 0; i < max_pieces; ++i) {
           const std::size_t bytes = m.head.lengths[i];
@@ -344,22 +368,32 @@ class ucx_port : public endpoint {
     } catch (...) {
       t->fail(scheduler(), std::current_exception());
     }
-    return false;
+    return stays;
   }
   /// Makes UCX bring the payload of `m` to its place. Returns true.
   bool fetch(const detail::ucx_incoming& m, transfer* t) {
+    message_buffer& to = *t->into;
+    const auto& lengths = m.head.lengths;
+    const bool is_one_piece = std::count(lengths.begin(), lengths.end(), 0) == max_pieces - 1;
+    detail::ucx_payload what{.on_device = to.on_device() && is_one_piece};
     std::size_t pieces = 0;
-    for (std::size_t i = 0; i < max_pieces; ++i) {
-      if (m.head.lengths[i] > 0) t->places[pieces++] = {t->into->destination(i).data(), m.head.lengths[i]};
+    if (to.on_device() && !is_one_piece) { // see `ucx_payload`
+      t->on_host = inbox_.make_room(m);
+      t->places[pieces++] = {t->on_host->payload, m.payload_bytes};
+    } else {
+      for (std::size_t i = 0; i < max_pieces; ++i) {
+        if (lengths[i] > 0) t->places[pieces++] = {to.destination(i).data(), lengths[i]};
+      }
     }
+    what.pieces = {t->places.data(), pieces};
     t->is_busy = true;
     ++in_flight_;
-    void* const request = connections_.worker().fetch(m.payload, {t->places.data(), pieces}, &on_received, t);
+    void* const request = connections_.worker().fetch(m.payload, what, &on_received, t);
     if (UCS_PTR_IS_PTR(request)) return true; // UCX calls `on_received`, or has called it already
     --in_flight_;
     t->is_busy = false;
     if (request == nullptr)
-      t->complete(scheduler());
+      complete(t);
     else
       connections_.suspect(t->peer, ucs_status_string(UCS_PTR_STATUS(request)));
     return true;
@@ -507,7 +541,8 @@ class ucx_port : public endpoint {
   rendezvous meeting_;
   ucx_options options_;
   std::vector<rank_t> hosts_;
-  bool polls_before_sleep_ = false; // false if this host has fewer processors than ranks
+  bool polls_before_sleep_ = false;  // false if this host has fewer processors than ranks
+  bool takes_device_memory_ = false; // whether UCX is given payloads in device memory
   std::uint32_t polls_ = 0;
   double aborts_leave_until_ = 0; // until when a failed call waits for its aborts to leave; 0 if none is in flight
   double given_up_ = 0;           // the result of `patience`; 0 before its first call
@@ -523,6 +558,6 @@ class ucx_port : public endpoint {
   detail::ucx_inbox inbox_;
 };
 
-static_assert(sleeping_transport<ucx_port>);
+static_assert(sleeping_transport<ucx_port> && device_transport<ucx_port>);
 
 } // namespace spar::inline v0_1

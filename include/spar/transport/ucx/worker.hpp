@@ -50,6 +50,13 @@ inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, 
   return {made, &ucp_cleanup};
 }
 
+/// The payload of an active message: its pieces, none of which is empty. One in device memory has a single piece,
+/// because UCX would copy several of them in short fragments, and wait for the device after each.
+struct ucx_payload {
+  std::span<const ucp_dt_iov_t> pieces;
+  bool on_device = false;
+};
+
 /// The worker of one rank, by which the rank sends and receives. One thread at a time uses the worker.
 class ucx_worker {
  public:
@@ -72,6 +79,17 @@ class ucx_worker {
     const auto release = [this](ucp_address_t* own) { ucp_worker_release_address(get(), own); };
     const std::unique_ptr<ucp_address_t, decltype(release)> owned(bytes, release);
     return {reinterpret_cast<const char*>(bytes), length};
+  }
+  /// Whether UCX says that it sends from and receives in memory of CUDA devices. The protocols of UCX before 1.16 fail
+  /// at some transfers between host and device memory (issues 7921 and 9373 of UCX).
+  [[nodiscard]] bool takes_device_memory() const {
+    unsigned major = 0, minor = 0, release = 0;
+    ucp_get_version(&major, &minor, &release);
+    if (major == 1 && minor < 16) return false;
+    ucp_context_attr_t own{};
+    own.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+    check_ucx(ucp_context_query(context_.get(), &own), "ucp_context_query");
+    return (own.memory_types >> UCS_MEMORY_TYPE_CUDA & 1) != 0;
   }
   /// Makes UCX pass each active message to `handler(self, ...)`.
   void on_message(ucp_am_recv_callback_t handler, void* self) const {
@@ -98,23 +116,22 @@ class ucx_worker {
     return made;
   }
 
-  /// Sends an active message with the header `head` and the payload `pieces`, none of which is empty. Returns null if
-  /// the message has left, an error, or a request, for which UCX calls `ended(request, status, record)` later. `flags`
-  /// are those of `ucp_am_send_nbx`.
-  [[nodiscard]] static void* send(ucp_ep_h endpoint, std::span<const std::byte> head,
-                                  std::span<const ucp_dt_iov_t> pieces, ucp_send_nbx_callback_t ended, void* record,
-                                  std::uint32_t flags) {
-    payload all(pieces, record);
+  /// Sends an active message with the header `head` and the payload `what`. Returns null if the message has left, an
+  /// error, or a request, for which UCX calls `ended(request, status, record)` later. `flags` are those of
+  /// `ucp_am_send_nbx`.
+  [[nodiscard]] static void* send(ucp_ep_h endpoint, std::span<const std::byte> head, const ucx_payload& what,
+                                  ucp_send_nbx_callback_t ended, void* record, std::uint32_t flags) {
+    transfer all(what, record);
     all.how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     all.how.flags = flags;
     all.how.cb.send = ended;
     return ucp_am_send_nbx(endpoint, message_id, head.data(), head.size(), all.place, all.count, &all.how);
   }
-  /// Brings the payload of an active message that is still at its sender, and which UCX calls `descriptor`, to
-  /// `pieces`. Returns what `send` returns, except that UCX may have called `ended` already.
-  [[nodiscard]] void* fetch(void* descriptor, std::span<const ucp_dt_iov_t> pieces,
-                            ucp_am_recv_data_nbx_callback_t ended, void* record) const {
-    payload all(pieces, record);
+  /// Brings the payload of an active message that is still at its sender, and which UCX calls `descriptor`, to the
+  /// place `to`. Returns what `send` returns, except that UCX may have called `ended` already.
+  [[nodiscard]] void* fetch(void* descriptor, const ucx_payload& to, ucp_am_recv_data_nbx_callback_t ended,
+                            void* record) const {
+    transfer all(to, record);
     all.how.cb.recv_am = ended;
     return ucp_am_recv_data_nbx(get(), descriptor, all.place, all.count, &all.how);
   }
@@ -173,11 +190,13 @@ class ucx_worker {
   static constexpr unsigned message_id = 1; ///< of active messages
 
  private:
-  /// A payload in host memory as UCX takes it, and the parameters of its transfer.
-  struct payload {
-    payload(std::span<const ucp_dt_iov_t> pieces, void* record) {
+  /// A payload as UCX takes it, and the parameters of its transfer. These name the type of memory: UCX would not know
+  /// device memory that the program has allocated before, or by a CUDA runtime that is a static library.
+  struct transfer {
+    transfer(const ucx_payload& what, void* record) {
+      const auto& pieces = what.pieces;
       how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-      how.memory_type = UCS_MEMORY_TYPE_HOST;
+      how.memory_type = what.on_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
       how.user_data = record;
       if (pieces.size() > 1) {
         how.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;

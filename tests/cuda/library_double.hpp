@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Controls of the double of a library between processes that takes device memory: MPI (mpi_double.cpp) or UCX
+// (ucx_double.cpp).
 #pragma once
 
 #include <cstddef>
 
-namespace mpi_double {
+namespace library_double {
 
-/// Whether the MPI library says that it takes pointers to device memory.
+/// Whether the library says that it takes pointers to device memory.
 extern bool takes_device_memory;
-/// The number of MPI messages that this rank has sent from, and received in, device memory.
+/// The number of messages that this rank has sent from, and received in, device memory.
 extern int sent, received;
 
 /// The message with this number, from 1, that this rank starts to receive in device memory arrives with a flipped bit:
@@ -16,4 +18,4 @@ void damage(int message, std::size_t at);
 /// The message with this number, from 1, that this rank starts to receive in device memory does not arrive.
 void lose(int message);
 
-} // namespace mpi_double
+} // namespace library_double
