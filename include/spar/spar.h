@@ -156,6 +156,7 @@ int spar_op_free(spar_op* op);
 /// @{
 /// Waits until all ranks have called it.
 int spar_barrier(spar_comm comm);
+int spar_start_barrier(spar_comm comm, spar_request* request);
 /// Reduces `n` values of all ranks. `in` and `out` do not overlap, or are equal: in place.
 int spar_allreduce(spar_comm comm, const void* in, void* out, int64_t n, int type, spar_op op, const char* algorithm);
 int spar_start_allreduce(spar_comm comm, const void* in, void* out, int64_t n, int type, spar_op op,
@@ -232,6 +233,9 @@ int spar_feedback_saved_size(spar_feedback feedback, int64_t* bytes);
 int spar_feedback_save(spar_feedback feedback, void* saved, int64_t bytes);
 /// Restores what `spar_feedback_save` has written for the same algorithm; changes nothing after an error.
 int spar_feedback_load(spar_feedback feedback, const void* saved, int64_t bytes);
+/// Adds the residual that `spar_feedback_save` has written on a rank of another run, which may have had another number
+/// of ranks, to this rank's residual. Each saved residual is for one rank. Changes nothing after an error.
+int spar_feedback_take_over(spar_feedback feedback, const void* saved, int64_t bytes);
 /// Frees the object. A call of it may still be in flight.
 int spar_feedback_free(spar_feedback* feedback);
 /// @}

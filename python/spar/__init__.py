@@ -11,6 +11,7 @@ spar.Communicator has the collectives. `algorithm` is the text of a composition,
 """
 
 from ._communicator import Communicator, Statistics, run_threads
+from ._composition import Composition
 from ._errors import (
     AssertionFailedError,
     CorruptMessageError,
@@ -22,24 +23,32 @@ from ._errors import (
     TimeoutError,
     TransportError,
 )
+from ._objects import ErrorFeedback, Partial, Presence
 from ._pending import Pending
 from ._spar import __version__, block, has_ucx
+from ._sparse import Sparse, coalesce
 
 __all__ = [
     "AssertionFailedError",
     "Communicator",
+    "Composition",
     "CorruptMessageError",
     "DeadlockError",
     "Error",
+    "ErrorFeedback",
     "InvalidArgumentError",
     "MismatchError",
+    "Partial",
     "PeerFailedError",
     "Pending",
+    "Presence",
+    "Sparse",
     "Statistics",
     "TimeoutError",
     "TransportError",
     "__version__",
     "block",
+    "coalesce",
     "has_ucx",
     "run_threads",
 ]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self, TypeVar
 
-from . import _spar
+from . import _meeting, _spar
 from ._pending import Pending
+from ._sparse import entries_of
 
 T = TypeVar("T")
 
@@ -42,9 +43,43 @@ class Communicator(_spar.Communicator):
         return cls(_spar.handle_from_environment())
 
     @classmethod
+    def from_torch(cls, group_or_store: Any = None, rank: int | None = None, size: int | None = None) -> Self:
+        """The communicator of the processes of a group of torch.distributed, over UCX; None is the default group. A
+        store of torch takes the place of a group with `rank` and `size`; no other communicator may use the same store:
+        give each a torch.distributed.PrefixStore. A collective call, with the errors of from_env."""
+        return cls(_meeting.handle_from_torch(group_or_store, rank, size))
+
+    @classmethod
+    def from_mpi4py(cls, comm: Any) -> Self:
+        """The communicator of the processes of an mpi4py communicator, over UCX: MPI only brings them together, and
+        spar fits every MPI library. A collective call, with the errors of from_env."""
+        return cls(_meeting.handle_from_mpi4py(comm))
+
+    @classmethod
     def threads(cls, n: int) -> list[Self]:
         """The communicators of `n` threads of this process: the r-th is for the thread that is rank r."""
         return [cls(handle) for handle in _spar.handles_of_threads(n)]
+
+    def allreduce_sparse(self, vector: T, op: str = "sum", algorithm: object = None) -> T:
+        """Reduces the sparse vectors of all ranks, and returns the same kind of vector: a spar.Sparse with ascending
+        indices, a vector of SciPy (of shape (n,) or (1, n)), or a torch COO tensor of one dimension. Entries
+        of SciPy and torch may have any order and repeated indices, which spar sums.
+
+        The result has NumPy arrays of its own, indices of the argument's type, and float32 for values of bfloat16 in a
+        Sparse. It may have entries for all indices: sums of many entries become dense."""
+        entries = entries_of(vector)
+        return entries.make(*self._allreduce_sparse(*entries[:3], op, algorithm))
+
+    def allgather_sparse(self, vector: T) -> list[T]:
+        """Gathers the sparse vectors of all ranks, by rank."""
+        entries = entries_of(vector)
+        return [entries.make(*part) for part in self._allgather_sparse(*entries[:3])]
+
+    def reduce_scatter_sparse(self, vector: T, op: str = "sum", bounds: Sequence[int] | None = None) -> T:
+        """Reduces the sparse vectors of all ranks, and returns the entries of this rank's block, with their indices in
+        the whole vector. Blocks are those of reduce_scatter."""
+        entries = entries_of(vector)
+        return entries.make(*self._reduce_scatter_sparse(*entries[:3], op, bounds))
 
     _hosts: list[int] | None = None
 
@@ -86,6 +121,20 @@ class Communicator(_spar.Communicator):
     def start_reduce_scatter(self, values: T, op: str = "sum", bounds: Sequence[int] | None = None) -> Pending[T]:
         """Starts a reduce_scatter."""
         return self._start(self.reduce_scatter, values, op, bounds)
+
+    def start_allreduce_sparse(self, vector: T, op: str = "sum", algorithm: object = None) -> Pending[T]:
+        """Starts an allreduce_sparse."""
+        return self._start(self.allreduce_sparse, vector, op, algorithm)
+
+    def start_allgather_sparse(self, vector: T) -> Pending[list[T]]:
+        """Starts an allgather_sparse."""
+        return self._start(self.allgather_sparse, vector)
+
+    def start_reduce_scatter_sparse(
+        self, vector: T, op: str = "sum", bounds: Sequence[int] | None = None
+    ) -> Pending[T]:
+        """Starts a reduce_scatter_sparse."""
+        return self._start(self.reduce_scatter_sparse, vector, op, bounds)
 
     def start_barrier(self) -> Pending[None]:
         """Starts a barrier."""

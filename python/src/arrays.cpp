@@ -10,7 +10,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <string_view>
 
 namespace spar_python {
 
@@ -55,6 +57,28 @@ element element_of(nb::dlpack::dtype type) noexcept {
     return type.bits == 64 ? element::uint64 : element::other;
   default:
     return element::other;
+  }
+}
+
+constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64"};
+const std::string value_names = "float32, float64, float16, bfloat16, int32 or int64";
+
+/// The type as which spar reduces elements; 0 if it does not.
+int code_of(element type) noexcept {
+  switch (type) {
+  case element::float32:
+  case element::bfloat16:
+    return SPAR_FLOAT;
+  case element::float64:
+    return SPAR_DOUBLE;
+  case element::float16:
+    return SPAR_HALF;
+  case element::int32:
+    return SPAR_INT32;
+  case element::int64:
+    return SPAR_INT64;
+  default:
+    return 0;
   }
 }
 
@@ -157,28 +181,11 @@ nb::object array::type_name() const {
   return nb::str(buffer_.format == nullptr ? "B" : buffer_.format);
 }
 
-call_values::call_values(const array& of) : of_(of), type_(0), widened_(of.type() == element::bfloat16) {
-  switch (of.type()) {
-  case element::float32:
-  case element::bfloat16:
-    type_ = SPAR_FLOAT;
-    break;
-  case element::float64:
-    type_ = SPAR_DOUBLE;
-    break;
-  case element::float16:
-    type_ = SPAR_HALF;
-    break;
-  case element::int32:
-    type_ = SPAR_INT32;
-    break;
-  case element::int64:
-    type_ = SPAR_INT64;
-    break;
-  default:
+call_values::call_values(const array& of)
+    : of_(of), type_(code_of(of.type())), widened_(of.type() == element::bfloat16) {
+  if (type_ == 0)
     refuse(PyExc_TypeError, std::string(of.name()) + " has elements of the type " + text_of(of.type_name()) +
-                                "; expected float32, float64, float16, bfloat16, int32 or int64");
-  }
+                                "; expected " + value_names);
   if (!widened_) return;
   wide_.resize(static_cast<std::size_t>(of.size()));
   const auto* from = static_cast<const std::uint16_t*>(of.data());
@@ -188,6 +195,38 @@ call_values::call_values(const array& of) : of_(of), type_(0), widened_(of.type(
 void call_values::round_to(const array& out) const {
   auto* to = static_cast<std::uint16_t*>(out.data());
   for (const float value : wide_) *to++ = to_bfloat16(value);
+}
+
+element element_of(int type) noexcept {
+  switch (type) {
+  case SPAR_FLOAT:
+    return element::float32;
+  case SPAR_DOUBLE:
+    return element::float64;
+  case SPAR_HALF:
+    return element::float16;
+  case SPAR_INT32:
+    return element::int32;
+  default:
+    return element::int64;
+  }
+}
+
+std::size_t bytes_of(int type) noexcept {
+  return type == SPAR_HALF ? 2 : type == SPAR_FLOAT || type == SPAR_INT32 ? 4 : 8;
+}
+
+value_type::value_type(const char* dtype) : type_(element::other), code_(0) {
+  for (std::size_t i = 0; i < std::size(names); ++i)
+    if (std::string_view(dtype) == names[i]) type_ = static_cast<element>(i);
+  code_ = code_of(type_);
+  if (code_ == 0) refuse(PyExc_TypeError, "dtype is " + std::string(dtype) + "; expected " + value_names);
+}
+
+void value_type::check(const array& given) const {
+  if (given.type() != type_)
+    refuse(PyExc_TypeError, std::string(given.name()) + " has elements of the type " + text_of(given.type_name()) +
+                                "; expected " + names[static_cast<std::size_t>(type_)] + ", the dtype of this object");
 }
 
 nb::object new_array(std::int64_t count, element type, void** data) {

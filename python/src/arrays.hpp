@@ -72,6 +72,26 @@ class call_values {
   std::vector<float> wide_;
 };
 
+/// The type of values that an object was made for, by the name of a dtype.
+class value_type {
+ public:
+  /// Throws TypeError unless spar reduces values of this type.
+  explicit value_type(const char* dtype);
+
+  /// One of `enum spar_type`.
+  [[nodiscard]] int code() const noexcept { return code_; }
+  /// Throws TypeError unless the elements of `given` are of this type.
+  void check(const array& given) const;
+
+ private:
+  element type_;
+  int code_;
+};
+
+/// The elements of values of `type`, one of `enum spar_type`, and their size in bytes.
+element element_of(int type) noexcept;
+std::size_t bytes_of(int type) noexcept;
+
 /// A new NumPy array of `count` elements of `bytes` bytes each, with the type that `type` names.
 nb::object new_array(std::int64_t count, element type, void** data);
 

@@ -6,14 +6,22 @@
 
 #include <nanobind/nanobind.h>
 
-#include <string>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace spar_python {
 
 void bind_communicator(nb::module_& module);
+void bind_sparse(nb::module_& module, nb::class_<communicator>& type);
+void bind_feedback(nb::module_& module);
+void bind_partial(nb::module_& module);
 
 /// The code of the operation that `name` names. Throws ValueError.
 spar_op operation_of(const char* name);
+
+/// Throws InvalidArgumentError unless there is one bound more than ranks, or none at all.
+void check_bounds(const communicator& of, const std::optional<std::vector<std::int64_t>>& bounds);
 
 /// The text of a composition: of None for the default, of a str, or of an object whose str() is the text.
 class algorithm_text {

@@ -13,9 +13,12 @@
 #endif
 
 #include <cstdint>
+#include <exception>
+#include <list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace spar_python {
@@ -33,22 +36,78 @@ std::vector<std::uintptr_t> handles_of_threads(int ranks) {
   return handles;
 }
 
-std::uintptr_t handle_from_environment() {
 #ifdef SPAR_PYTHON_UCX
+/// A store in Python: put(key, value) returns the value that the key has then, wait(key, seconds) a value or None.
+struct python_store {
+  nb::object put, wait;
+  std::exception_ptr raised; // what a function has raised
+
+  template <class Call>
+  static int answered(void* context, spar_store_answer* answer, void* to, const Call& call) noexcept {
+    auto& self = *static_cast<python_store*>(context);
+    const nb::gil_scoped_acquire held;
+    try {
+      const nb::object value = call(self);
+      if (value.is_none()) return 0;
+      const auto bytes = nb::cast<nb::bytes>(value);
+      answer(to, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+      return 0;
+    } catch (...) {
+      self.raised = std::current_exception();
+      return 1;
+    }
+  }
+};
+
+/// Makes a communicator of processes by `make`, and returns its handle.
+template <class Make>
+std::uintptr_t handle_by(const Make& make) {
   spar_comm comm = nullptr;
   int status = 0;
   std::string text;
   {
     const nb::gil_scoped_release released;
-    status = spar_comm_from_environment(&comm);
+    status = make(&comm);
     if (status != SPAR_SUCCESS) text = spar_error_text(nullptr);
   }
   if (status != SPAR_SUCCESS) raise(status, text);
   return reinterpret_cast<std::uintptr_t>(comm);
-#else
-  raise(SPAR_ERR_TRANSPORT, "this spar was built without UCX, over which processes communicate");
-#endif
 }
+
+std::uintptr_t handle_from_environment() { return handle_by(&spar_comm_from_environment); }
+
+std::uintptr_t handle_from_store(nb::object put, nb::object wait, int rank, int size) {
+  // Parts of the communicator may use the store as long as they exist, so stores are kept.
+  static std::list<python_store>& stores = *new std::list<python_store>;
+  python_store& own = stores.emplace_back(python_store{std::move(put), std::move(wait), nullptr});
+  const spar_store store{.context = &own,
+                         .put =
+                             [](void* context, const char* key, const void* value, std::int64_t length,
+                                spar_store_answer* answer, void* to) {
+                               return python_store::answered(context, answer, to, [&](const python_store& self) {
+                                 return self.put(key, nb::bytes(value, static_cast<std::size_t>(length)));
+                               });
+                             },
+                         .wait =
+                             [](void* context, const char* key, double seconds, spar_store_answer* answer, void* to) {
+                               return python_store::answered(context, answer, to, [&](const python_store& self) {
+                                 return self.wait(key, seconds);
+                               });
+                             }};
+  try {
+    return handle_by([&](spar_comm* comm) { return spar_comm_from_store(&store, rank, size, comm); });
+  } catch (const nb::python_error&) {
+    if (own.raised) std::rethrow_exception(std::exchange(own.raised, nullptr));
+    throw;
+  }
+}
+#else
+[[noreturn]] void refuse_processes() {
+  raise(SPAR_ERR_TRANSPORT, "this spar was built without UCX, over which processes communicate");
+}
+std::uintptr_t handle_from_environment() { refuse_processes(); }
+std::uintptr_t handle_from_store(nb::object, nb::object, int, int) { refuse_processes(); }
+#endif
 
 nb::object allreduce(communicator& self, nb::object values, const char* op, nb::handle algorithm, nb::object out) {
   const algorithm_text text(algorithm);
@@ -115,9 +174,7 @@ nb::object reduce_scatter(communicator& self, nb::object values, const char* op,
   const array to(values, "values", access::write);
   call_values x(to);
   const int rank = self.rank(), ranks = self.size();
-  if (bounds && bounds->size() != static_cast<std::size_t>(ranks) + 1)
-    raise(SPAR_ERR_INVALID_ARGUMENT, "bounds has " + std::to_string(bounds->size()) + " numbers; expected " +
-                                         std::to_string(ranks + 1) + ", one more than there are ranks");
+  check_bounds(self, bounds);
   std::int64_t begin = 0, end = 0;
   if (bounds) {
     begin = (*bounds)[static_cast<std::size_t>(rank)];
@@ -167,16 +224,26 @@ spar_op operation_of(const char* name) {
         "op is '" + std::string(text) + "'; expected 'sum', 'average', 'min', 'max' or 'prod'");
 }
 
+void check_bounds(const communicator& of, const std::optional<std::vector<std::int64_t>>& bounds) {
+  const int ranks = of.size();
+  if (bounds && bounds->size() != static_cast<std::size_t>(ranks) + 1)
+    raise(SPAR_ERR_INVALID_ARGUMENT, "bounds has " + std::to_string(bounds->size()) + " numbers; expected " +
+                                         std::to_string(ranks + 1) + ", one more than there are ranks");
+}
+
 void bind_communicator(nb::module_& module) {
   module.def("handles_of_threads", &handles_of_threads, "ranks"_a);
   module.def("handle_from_environment", &handle_from_environment);
+  module.def("handle_from_store", &handle_from_store, "put"_a, "wait"_a, "rank"_a, "size"_a);
 #ifdef SPAR_PYTHON_UCX
   module.attr("has_ucx") = true;
 #else
   module.attr("has_ucx") = false;
 #endif
-  nb::class_<communicator>(module, "Communicator", "One rank of a communicator. spar.Communicator has the makers.")
-      .def(nb::init<std::uintptr_t>(), "handle"_a)
+  nb::class_<communicator> type(module, "Communicator",
+                                "One rank of a communicator. spar.Communicator has the makers.");
+  bind_sparse(module, type);
+  type.def(nb::init<std::uintptr_t>(), "handle"_a)
       .def_prop_ro("rank", &communicator::rank, "This rank, from 0 to size - 1.")
       .def_prop_ro("size", &communicator::size, "The number of ranks.")
       .def_prop_rw("deadline", &communicator::deadline, &communicator::set_deadline,
@@ -192,7 +259,8 @@ void bind_communicator(nb::module_& module) {
       .def("abort", &communicator::abort, "reason"_a,
            "Ends all calls, also later ones, on all ranks with PeerFailedError and the reason. Any thread may call it.")
       .def(
-          "barrier", [](communicator& self) { self.run(&spar_barrier); }, "Waits until all ranks have called it.")
+          "barrier", [](communicator& self) { self.call(&spar_start_barrier); },
+          "Waits until all ranks have called it.")
       .def("allreduce", &allreduce, "values"_a.none(), "op"_a = "sum", "algorithm"_a = nb::none(), "out"_a = nb::none(),
            nb::sig("def allreduce(self, values: ArrayT, op: str = 'sum', algorithm: object = None, "
                    "out: ArrayT | None = None) -> ArrayT"),

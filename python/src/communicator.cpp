@@ -33,13 +33,15 @@ communicator::communicator(std::uintptr_t handle) noexcept
     : comm_(reinterpret_cast<spar_comm>(handle)), forks_(forks_so_far()) {}
 
 communicator::~communicator() {
-  if (comm_ == nullptr || forks_ != forks) return; // a child process frees nothing that its parent uses
+  if (comm_ == nullptr || !in_its_process()) return;
   const nb::gil_scoped_release released;
   static_cast<void>(spar_comm_free(&comm_));
 }
 
+bool communicator::in_its_process() const noexcept { return forks_ == forks; }
+
 void communicator::check_process() const {
-  if (forks_ != forks) {
+  if (!in_its_process()) {
     PyErr_SetString(PyExc_RuntimeError, "this communicator was made before a fork, and works only in the process that "
                                         "made it; make one in the child process, or start processes by spawn");
     throw nb::python_error();
@@ -128,7 +130,21 @@ communicator::turn::~turn() {
   of_.running_.unlock();
 }
 
-int communicator::finish(spar_request request) { return spar_wait(&request); }
+int communicator::finish(spar_request request) {
+  for (;;) {
+    int done = 0;
+    if (const int status = spar_wait_for(request, 0.05, &done); status != SPAR_SUCCESS) {
+      static_cast<void>(spar_request_free(&request));
+      return status;
+    }
+    if (done) return spar_wait(&request);
+    abort_if_asked();
+    if (!interrupted_ && signal_raised()) {
+      interrupted_ = true;
+      static_cast<void>(spar_comm_abort(comm_, interrupted_text));
+    }
+  }
+}
 
 void communicator::fail(const outcome& ended) {
   if (std::exchange(interrupted_, false)) throw nb::python_error();

@@ -29,6 +29,8 @@ class communicator {
 
   /// The handle, for functions that make no collective call. Throws after `close` and in a child process.
   [[nodiscard]] spar_comm handle() const;
+  /// Whether no fork lies between the communicator and this process: a child frees nothing.
+  [[nodiscard]] bool in_its_process() const noexcept;
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
   [[nodiscard]] double deadline() const noexcept { return deadline_; }
@@ -59,11 +61,18 @@ class communicator {
   template <class Work>
   void run(const Work& work) {
     const spar_comm comm = handle();
+    run_idle([&] { return work(comm); });
+  }
+
+  /// Does `work()`, which needs no open communicator, when no call runs.
+  template <class Work>
+  void run_idle(const Work& work) {
+    check_process();
     outcome ended;
     {
       const nb::gil_scoped_release released;
       const turn held(*this);
-      ended.status = work(comm);
+      ended.status = work();
       if (ended.status != SPAR_SUCCESS) ended.text = spar_error_text(nullptr);
     }
     if (ended.status != SPAR_SUCCESS || interrupted_) fail(ended);

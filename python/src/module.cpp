@@ -8,4 +8,6 @@ NB_MODULE(_spar, module) {
   module.doc() = "The compiled part of spar.";
   module.attr("__version__") = spar_version();
   spar_python::bind_communicator(module);
+  spar_python::bind_feedback(module);
+  spar_python::bind_partial(module);
 }

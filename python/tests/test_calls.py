@@ -4,6 +4,7 @@
 import asyncio
 import multiprocessing
 import os
+import signal
 import threading
 
 import numpy as np
@@ -93,6 +94,32 @@ def test_closed():
     for call in comm.barrier, lambda: comm.rank, lambda: comm.start_barrier(), lambda: comm.abort("late"):
         with pytest.raises(spar.InvalidArgumentError, match="the communicator is closed"):
             call()
+
+
+def send_to_self_after(seconds):
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_ctrl_c_ends_a_call_on_all_ranks(started):
+    comms = spar.Communicator.threads(2)
+    if started:
+        comms[0].start_barrier()
+    send_to_self_after(0.1)
+    with pytest.raises(KeyboardInterrupt):
+        comms[0].allreduce(np.ones(1))
+    for comm in comms:
+        with pytest.raises(spar.PeerFailedError, match="interrupted by a signal"):
+            comm.barrier()
+
+
+def test_abort_from_another_thread_ends_a_call():
+    comms = spar.Communicator.threads(2)
+    threading.Timer(0.1, comms[0].abort, ("enough",)).start()
+    with pytest.raises(spar.PeerFailedError, match="enough"):
+        comms[0].barrier()
+    with pytest.raises(spar.PeerFailedError, match="enough"):
+        comms[1].barrier()
 
 
 def test_abort_has_a_reason():

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -45,6 +46,27 @@ def test_an_error_of_a_rank_ends_the_others_with_its_reason():
     text = run_processes(2, raise_on_rank_1, expect=1)
     assert "rank 0 got: rank 1" in text
     assert "ValueError: bad data" in text
+
+
+def interrupt_rank_0():
+    with spar.Communicator.from_env() as comm:
+        pids = np.zeros(comm.size, np.int64)
+        pids[comm.rank] = os.getpid()
+        comm.allgather(pids)
+        try:
+            if comm.rank == 1:
+                time.sleep(0.3)  # rank 0 waits in its barrier
+                os.kill(pids[0], signal.SIGINT)
+                time.sleep(0.3)
+            comm.barrier()
+        except (KeyboardInterrupt, spar.PeerFailedError) as error:
+            print(f"rank {comm.rank} got: {type(error).__name__}: {error}", flush=True)
+
+
+def test_ctrl_c():
+    text = run_processes(2, interrupt_rank_0)
+    assert "rank 0 got: KeyboardInterrupt" in text
+    assert "rank 1 got: PeerFailedError" in text and "interrupted by a signal" in text
 
 
 def die_on_rank_1():

@@ -84,6 +84,14 @@ int spar_barrier(spar_comm comm) {
   return guarded(__func__, comm, [&] { barrier(open_communicator(comm)->net()); });
 }
 
+int spar_start_barrier(spar_comm comm, spar_request* request) {
+  return guarded(__func__, comm, [&] {
+    begin_output(request, "request");
+    const auto on = open_communicator(comm);
+    make_call(comm, on, nothing{}, request, [&] { return start_barrier(on->net()); }, [] {});
+  });
+}
+
 int spar_allgather(spar_comm comm, void* values, int64_t n, int type) {
   return guarded(__func__, comm, [&] { allgather_values(comm, values, n, type, nullptr); });
 }

@@ -24,6 +24,7 @@ class feedback : public object {
   [[nodiscard]] virtual const void* residual(std::int64_t& n) const = 0;
   [[nodiscard]] virtual any_bytes save() const = 0;
   virtual void load(std::span<const std::byte> saved) = 0;
+  virtual void take_over(std::span<const std::byte> saved) = 0;
   [[nodiscard]] int type() const noexcept { return type_; }
   [[nodiscard]] int index_bits() const noexcept { return index_bits_; }
 
@@ -45,6 +46,7 @@ class typed_feedback final : public feedback {
   }
   [[nodiscard]] any_bytes save() const override { return reduce.save(); }
   void load(std::span<const std::byte> saved) override { reduce.load(saved); }
+  void take_over(std::span<const std::byte> saved) override { reduce.take_over(saved); }
 
   any_feedback<T, Index> reduce;
 };
@@ -179,6 +181,12 @@ int spar_feedback_save(spar_feedback feedback, void* saved, int64_t bytes) {
 int spar_feedback_load(spar_feedback feedback, const void* saved, int64_t bytes) {
   return guarded(__func__, nullptr, [&] {
     get<c::feedback>(feedback, "feedback").load(checked_array<const std::byte>(saved, bytes, "saved", "bytes"));
+  });
+}
+
+int spar_feedback_take_over(spar_feedback feedback, const void* saved, int64_t bytes) {
+  return guarded(__func__, nullptr, [&] {
+    get<c::feedback>(feedback, "feedback").take_over(checked_array<const std::byte>(saved, bytes, "saved", "bytes"));
   });
 }
 

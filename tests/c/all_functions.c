@@ -10,6 +10,7 @@ static int values_of_all(spar_comm comm, int rank, int ranks) {
   double x[3] = {1, rank, -rank}, out[3];
   int64_t most[2] = {rank, -rank};
   const double sum = ranks * (ranks - 1) / 2;
+  spar_request request = NULL;
   OK(spar_allreduce(comm, x, out, 3, SPAR_DOUBLE, SPAR_SUM, NULL));
   CHECK(out[0] == ranks && out[1] == sum && out[2] == -sum);
   CHECK(x[1] == rank);
@@ -19,6 +20,8 @@ static int values_of_all(spar_comm comm, int rank, int ranks) {
   CHECK(most[0] == ranks - 1 && most[1] == 0);
   OK(spar_allreduce(comm, NULL, NULL, 0, SPAR_FLOAT, SPAR_SUM, NULL));
   OK(spar_barrier(comm));
+  OK(spar_start_barrier(comm, &request));
+  OK(spar_wait(&request));
   return 0;
 }
 
@@ -287,6 +290,12 @@ static int feedback(spar_comm comm, int rank, int ranks) {
   OK(spar_feedback_free(&again)); // the call is in flight
   OK(spar_wait(&request));
   CHECK(memcmp(x, y, sizeof x) == 0);
+  OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "topka:k=1", &again));
+  OK(spar_feedback_take_over(again, saved, bytes));
+  OK(spar_feedback_take_over(again, saved, bytes));
+  OK(spar_feedback_residual(again, &residual, &length));
+  CHECK(length == n && ((const float*)residual)[n - 1] == 0 && ((const float*)residual)[0] == 2);
+  OK(spar_feedback_free(&again));
   saved[bytes / 2] = (char)(saved[bytes / 2] + 1);
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "damaged", spar_feedback_load(reduce, saved, bytes));
   free(saved);

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Sparse vectors: spar's own, and those of SciPy and torch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _spar
+from ._errors import InvalidArgumentError
+
+
+@dataclass(eq=False)
+class Sparse:
+    """A vector of dimension `n` with `values` at the ascending `indices` from 0 to n - 1, and zeros (or the neutral
+    element of an operation) elsewhere. coalesce(Sparse(...)) takes entries in any order, also with repeated indices."""
+
+    n: int
+    indices: Any  # integers of 32 or 64 bits, signed or not
+    values: Any  # float32, float64, float16, bfloat16, int32 or int64, as many as there are indices
+
+    def to_dense(self) -> np.ndarray:
+        """All `n` values as a new NumPy array, with zeros where there is no entry."""
+        values = np.asarray(self.values)
+        dense = np.zeros(self.n, values.dtype)
+        dense[np.asarray(self.indices)] = values
+        return dense
+
+
+class Entries(NamedTuple):
+    """The arrays of a vector, and what makes a vector of the same kind from other entries."""
+
+    n: int
+    indices: Any
+    values: Any
+    make: Callable[[Any, Any], Any]
+
+
+def entries_of(vector: Any, op: str = "sum", *, coalesced: bool = True) -> Entries:
+    """The entries of a Sparse, a SciPy vector or a torch COO tensor; those of the latter two are coalesced by `op`
+    where they have to be, unless `coalesced` is False. Raises TypeError for another object, and ValueError for a
+    matrix."""
+    if isinstance(vector, Sparse):
+        return Entries(vector.n, vector.indices, vector.values, lambda i, v: Sparse(vector.n, i, v))
+    package = type(vector).__module__.partition(".")[0]
+    if package == "scipy" and hasattr(vector, "tocoo"):
+        entries, ascending = _of_scipy(vector)
+    elif package == "torch" and getattr(vector, "is_sparse", False):
+        entries, ascending = _of_torch(vector)
+    else:
+        raise TypeError(
+            f"vector is of the type {type(vector).__name__}; expected a spar.Sparse, a sparse vector of SciPy or a "
+            "sparse COO tensor of torch"
+        )
+    if coalesced and not ascending:
+        return Entries(entries.n, *_spar.coalesce(*entries[:3], op), entries.make)
+    return entries
+
+
+def _of_scipy(vector: Any) -> tuple[Entries, bool]:
+    shape, kind = vector.shape, type(vector)
+    if len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
+        raise InvalidArgumentError(f"vector has the shape {shape}; expected (n,) or (1, n)")
+    if vector.format == "csr":
+
+        def make_csr(i: Any, v: Any) -> Any:
+            return kind((v, i, np.array([0, len(i)], i.dtype)), shape)
+
+        return Entries(shape[-1], vector.indices, vector.data, make_csr), vector.has_canonical_format
+    coo = vector.tocoo()
+    indices = coo.coords[-1]
+
+    def make_coo(i: Any, v: Any) -> Any:
+        coo = type(vector.tocoo())((v, (i,) if len(shape) == 1 else (np.zeros_like(i), i)), shape)
+        coo.has_canonical_format = True
+        return coo if vector.format == "coo" else coo.asformat(vector.format)
+
+    return Entries(shape[-1], indices, coo.data, make_coo), bool((indices[1:] > indices[:-1]).all())
+
+
+def _of_torch(vector: Any) -> tuple[Entries, bool]:
+    import torch
+
+    if vector.dim() != 1:
+        raise InvalidArgumentError(
+            f"vector has the shape {tuple(vector.shape)}; expected one dimension: vector.flatten(), or rows one by one"
+        )
+
+    def make(i: Any, v: Any) -> Any:
+        values = torch.from_numpy(v).to(vector.dtype)
+        return torch.sparse_coo_tensor(torch.from_numpy(i)[None], values, vector.shape, is_coalesced=True)
+
+    vector = vector.detach()
+    return Entries(vector.shape[0], vector._indices()[0], vector._values(), make), vector.is_coalesced()
+
+
+def coalesce(vector: Any, op: str = "sum") -> Any:
+    """A vector of the same kind with ascending indices, of entries in any order. `op` reduces the values of an index
+    in the order given: 'sum', 'min', 'max' or 'prod'."""
+    entries = entries_of(vector, coalesced=False)
+    return entries.make(*_spar.coalesce(*entries[:3], op))

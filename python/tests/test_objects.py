@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Error feedback, partial allreduces, and compositions."""
+
+import numpy as np
+import pytest
+
+import spar
+
+
+def test_error_feedback_loses_nothing():
+    n = 100
+    inputs = np.random.default_rng(1).integers(-9, 9, (3, 4, n)).astype(np.float32)  # by rank and step
+
+    def steps(comm):
+        reduce = spar.ErrorFeedback(comm, spar.Composition(select="exact_topk:k=10", by="gather_and_merge"))
+        assert reduce.residual.size == 0
+        total = np.zeros(n, np.float32)
+        for step, mine in enumerate(inputs[comm.rank]):
+            if step == 1:
+                total += reduce.reduce_sparse(mine).to_dense()
+            elif step == 2:
+                total += reduce.start_reduce_sparse(mine).result().to_dense()
+            else:
+                x = mine.copy()
+                assert (reduce.reduce(x) if step == 0 else reduce.start_reduce(x).result()) is x
+                assert np.count_nonzero(x) <= 30
+                total += x
+        return total, reduce.residual
+
+    results = spar.run_threads(3, steps)
+    sent_and_kept = results[0][0] + sum(residual for _, residual in results)
+    assert np.array_equal(sent_and_kept, inputs.sum(axis=(0, 1)))
+    assert np.count_nonzero(results[0][1]) > 0
+    for total, _ in results:
+        assert np.array_equal(total, results[0][0])
+
+
+def test_saved_state():
+    (comm,) = spar.Communicator.threads(1)
+    reduce = spar.ErrorFeedback(comm, "topka:k=1", np.float64)
+    reduce.reduce(np.array([1.0, 2, 3]))
+    saved = reduce.save()
+    again = spar.ErrorFeedback(comm, "topka:k=1", "float64")
+    again.load(saved)
+    assert again.residual.tolist() == [1, 2, 0]
+    for _ in range(2):
+        fresh = spar.ErrorFeedback(comm, "topka:k=1", np.dtype("float64"))
+        fresh.take_over(saved)
+        fresh.take_over(saved)
+        assert fresh.residual.tolist() == [2, 4, 0]
+    with pytest.raises(spar.InvalidArgumentError, match="saved|bytes"):
+        again.load(saved[:-1])
+
+
+def test_bad_error_feedback():
+    (comm,) = spar.Communicator.threads(1)
+    with pytest.raises(ValueError, match="no selector"):
+        spar.ErrorFeedback(comm, "ring")
+    with pytest.raises(TypeError, match="dtype is int8; expected float32"):
+        spar.ErrorFeedback(comm, "topka:k=1", np.int8)
+    with pytest.raises(ValueError, match="error feedback takes"):
+        spar.ErrorFeedback(comm, "topka:k=1", np.int32)
+    reduce = spar.ErrorFeedback(comm, "topka:k=1")
+    with pytest.raises(TypeError, match="values has elements of the type float64; expected float32, the dtype of"):
+        reduce.reduce(np.zeros(3))
+    reduce.reduce(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="3.*4|4.*3"):
+        reduce.reduce(np.zeros(4, np.float32))
+
+
+def test_partial():
+    n, rounds = 5, 4
+
+    def steps(comm):
+        reduce = spar.Partial(comm, n, "float64", "quorum:1")
+        total = np.zeros(n)
+        for step in range(rounds):
+            x = np.full(n, 10.0**step)
+            present = reduce.reduce(x) if step % 2 else reduce.start_reduce(x).result()
+            assert len(present) == comm.size
+            assert spar.Presence.FRESH in present
+            total += x
+        rest = np.zeros(n)
+        reduce.drain(rest)
+        return (total + rest).tolist()
+
+    assert spar.run_threads(3, steps) == [[3 * 1111.0] * n] * 3
+
+
+def test_bad_partial():
+    (comm,) = spar.Communicator.threads(1)
+    with pytest.raises(ValueError, match="'participation' is 'all'; expected everyone, solo"):
+        spar.Partial(comm, 3, participation="all")
+    with pytest.raises(TypeError, match="values has elements of the type float64; expected int32"):
+        spar.Partial(comm, 3, np.int32).reduce(np.zeros(3))
+
+
+def test_composition():
+    assert str(spar.Composition()) == "by=cheapest"
+    assert str(spar.Composition("ring", store="qsgd:8")) == "store=qsgd:8,by=ring"
+    (comm,) = spar.Communicator.threads(1)
+    for algorithm in spar.Composition("ring", store="qsgd:8"), spar.Composition(over="tree", by="chains"):
+        assert comm.allreduce(np.ones(3, np.float32), algorithm=algorithm).tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="rang"):
+        comm.allreduce(np.ones(3, np.float32), algorithm=spar.Composition("rang"))
