@@ -35,8 +35,8 @@ namespace spar::inline v0_1 {
 
 /// The transport of one rank over UCX. UCX copies a short payload on its way, and brings a long one from the memory of
 /// the sender to its place at the receiver, whichever way is fastest; also from device memory to device memory, if UCX
-/// takes these. An endpoint opens at the first message to a rank.
-/// A rank that waits polls for some microseconds, then sleeps until UCX has an event.
+/// takes these. An endpoint opens at the first message to a rank. A rank that waits polls for some microseconds, then
+/// sleeps until UCX has an event.
 class ucx_port : public endpoint {
  public:
   /// All memory is taken before a rank can send to this one.
@@ -116,8 +116,7 @@ class ucx_port : public endpoint {
     bool given_up = false;          // whether this rank no longer waits until UCX does not use its memory any more
     std::array<ucp_dt_iov_t, max_pieces> places{}; // the pieces that are not empty, for UCX
     detail::ucx_frame::room head;                  // sends only
-    detail::ucx_arrival* on_host =
-        nullptr; // receives in device memory only: the payload, if it comes by way of the host
+    detail::ucx_arrival* on_host = nullptr; // receives in device memory: the payload, if it comes by way of the host
   };
 
   using arrival = detail::ucx_arrival;
@@ -375,7 +374,6 @@ class ucx_port : public endpoint {
     message_buffer& to = *t->into;
     const auto& lengths = m.head.lengths;
     const bool is_one_piece = std::count(lengths.begin(), lengths.end(), 0) == max_pieces - 1;
-    detail::ucx_payload what{.on_device = to.on_device() && is_one_piece};
     std::size_t pieces = 0;
     if (to.on_device() && !is_one_piece) { // see `ucx_payload`
       t->on_host = inbox_.make_room(m);
@@ -385,10 +383,10 @@ class ucx_port : public endpoint {
         if (lengths[i] > 0) t->places[pieces++] = {to.destination(i).data(), lengths[i]};
       }
     }
-    what.pieces = {t->places.data(), pieces};
+    const detail::ucx_payload place{{t->places.data(), pieces}, to.on_device() && is_one_piece};
     t->is_busy = true;
     ++in_flight_;
-    void* const request = connections_.worker().fetch(m.payload, what, &on_received, t);
+    void* const request = connections_.worker().fetch(m.payload, place, &on_received, t);
     if (UCS_PTR_IS_PTR(request)) return true; // UCX calls `on_received`, or has called it already
     --in_flight_;
     t->is_busy = false;
