@@ -12,6 +12,7 @@ std::size_t meet(const spar::rendezvous_options& options) {
   const spar::rendezvous all = spar::rendezvous::from_environment(options);
   const spar::rendezvous group = all.among("a", all.rank(), all.size());
   all.meeting().put(group.key("b"), group.network_interface());
+  group.refuse_exchange("a reason");
   return group.exchange("text").size() + static_cast<std::size_t>(all.deadline());
 }
 

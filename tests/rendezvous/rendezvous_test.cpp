@@ -167,6 +167,25 @@ TEST(rendezvous, versions_that_differ_are_known_to_all) {
   EXPECT_EQ(message_of<spar::mismatch>([&] { spar::detail::throw_refusal(*decision); }), why);
 }
 
+TEST(rendezvous, a_rank_that_refuses_ends_the_exchange_of_all) {
+  for (const spar::rank_t failing : {0, 2}) {
+    const auto store = std::make_shared<spar::memory_store>();
+    std::vector<std::string> errors(3);
+    const test::stopwatch time;
+    on_threads(3, [&](spar::rank_t r) {
+      const spar::rendezvous meeting(store, r, 3, here(0));
+      if (r == failing)
+        meeting.refuse_exchange("no device");
+      else
+        errors[static_cast<std::size_t>(r)] = message_of<spar::peer_failed>([&] { (void)meeting.exchange("x"); });
+      EXPECT_EQ(meeting.exchange("y").size(), 3U);
+    });
+    EXPECT_LT(time.seconds(), 5); // not the deadline
+    const std::string why = "rank " + std::to_string(failing) + " has failed to meet the others: no device";
+    for (spar::rank_t r = 0; r < 3; ++r) EXPECT_EQ(errors[static_cast<std::size_t>(r)], r == failing ? "" : why);
+  }
+}
+
 TEST(rendezvous, a_rank_that_comes_twice_is_known_to_all) {
   const auto store = std::make_shared<spar::memory_store>();
   std::vector<std::string> errors(4);

@@ -13,6 +13,7 @@
 #include <spar/version.hpp>
 
 #include <array>
+#include <new>
 
 #include <unistd.h>
 
@@ -69,8 +70,38 @@ SPAR_INLINE rendezvous rendezvous::among_all(std::string_view group, rank_t rank
 
 SPAR_INLINE std::string rendezvous::key(std::string_view name) const { return sentence(shared_->prefix, name); }
 
+SPAR_INLINE std::string rendezvous::place_of(std::uint64_t number) const {
+  return key(sentence("exchange/", number, "/"));
+}
+
 SPAR_INLINE std::vector<std::string> rendezvous::exchange_beside(std::string_view own, const work& meanwhile) const {
-  const std::string place = key(sentence("exchange/", shared_->exchanges++, "/"));
+  const std::uint64_t number = shared_->exchanges++;
+  try {
+    return exchange_at(place_of(number), own, meanwhile);
+  } catch (const std::bad_alloc& why) { // the others would wait for this rank until the deadline
+    refuse_exchange(number, why.what());
+    throw;
+  }
+}
+
+SPAR_INLINE void rendezvous::refuse_exchange(std::string_view why) const noexcept {
+  refuse_exchange(shared_->exchanges++, why);
+}
+
+SPAR_INLINE void rendezvous::refuse_exchange(std::uint64_t number, std::string_view why) const noexcept {
+  try {
+    const std::string place = place_of(number);
+    const peer_failed reason(sentence("rank ", rank(), " has failed to meet the others: ", why));
+    if (rank() == 0)
+      refuse(place, reason);
+    else // rank 0 refuses for all
+      meeting().put(detail::arrival_key(place, rank()), detail::encode_refusal(reason));
+  } catch (...) { // the others learn it by their deadline
+  }
+}
+
+SPAR_INLINE std::vector<std::string> rendezvous::exchange_at(const std::string& place, std::string_view own,
+                                                             const work& meanwhile) const {
   const std::string arrived = detail::encode({version, shared_->options.job, shared_->process, shared_->size, own});
   const std::string kept = meeting().put(detail::arrival_key(place, rank()), arrived);
   detail::throw_refusal(kept);

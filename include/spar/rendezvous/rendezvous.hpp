@@ -63,8 +63,9 @@ class rendezvous {
   /// Collective: gives `own` to all ranks, and returns what each rank gave, by rank. Rank 0 collects the texts and puts
   /// one table into the store, or the reason why there is none. Every rank makes the same exchanges in the same order.
   /// Throws `mismatch` if two processes have the same rank, or the ranks disagree on their number, on the job or on the
-  /// version of spar; `timeout` if ranks do not come within the deadline, with their numbers; `transport_error` if the
-  /// store cannot be reached; and `corrupt_message` if other programs write into the store.
+  /// version of spar; `timeout` if ranks do not come within the deadline, with their numbers; `peer_failed` if another
+  /// rank has called `refuse_exchange` or has no memory; `transport_error` if the store cannot be reached; and
+  /// `corrupt_message` if other programs write into the store.
   [[nodiscard]] std::vector<std::string> exchange(std::string_view own) const { return exchange_beside(own, {}); }
   /// The same, and calls `meanwhile()` from time to time while this rank waits. An error of `meanwhile` ends the
   /// exchange.
@@ -72,6 +73,10 @@ class rendezvous {
   [[nodiscard]] std::vector<std::string> exchange(std::string_view own, Meanwhile& meanwhile) const {
     return exchange_beside(own, {[](void* self) { (*static_cast<Meanwhile*>(self))(); }, &meanwhile});
   }
+
+  /// In place of the next `exchange`, on a rank that has failed for the reason `why`: the exchange of the others ends
+  /// in `peer_failed` with this reason, and does not wait for this rank.
+  void refuse_exchange(std::string_view why) const noexcept;
 
  private:
   struct shared {
@@ -88,6 +93,11 @@ class rendezvous {
     void* self;
   };
   [[nodiscard]] std::vector<std::string> exchange_beside(std::string_view own, const work& meanwhile) const;
+  /// The beginning of the keys of an exchange.
+  [[nodiscard]] std::string place_of(std::uint64_t number) const;
+  [[nodiscard]] std::vector<std::string> exchange_at(const std::string& place, std::string_view own,
+                                                     const work& meanwhile) const;
+  [[gnu::cold]] void refuse_exchange(std::uint64_t number, std::string_view why) const noexcept;
   /// As `rendezvous_store::wait`.
   [[nodiscard]] std::optional<std::string> wait(const std::string& key, double seconds, const work& meanwhile) const;
   /// The texts of all ranks, which rank 0 collects under the keys that begin with `place`.

@@ -12,7 +12,7 @@ namespace spar::inline v0_1 {
 namespace detail {
 
 /// The first byte of what is in the store.
-enum class entry_kind : char { arrival = 'a', mismatch = 'm', timeout = 'o', table = 't' };
+enum class entry_kind : char { arrival = 'a', failure = 'f', mismatch = 'm', timeout = 'o', table = 't' };
 
 inline std::string entry_of(entry_kind kind) { return std::string(1, static_cast<char>(kind)); }
 
@@ -51,17 +51,21 @@ SPAR_INLINE arrival decode_arrival(std::string_view bytes) {
 }
 
 SPAR_INLINE std::string encode_refusal(const error& why) {
-  const bool late = dynamic_cast<const timeout*>(&why) != nullptr;
-  return entry_of(late ? entry_kind::timeout : entry_kind::mismatch).append(why.what());
+  const entry_kind kind = dynamic_cast<const timeout*>(&why) != nullptr       ? entry_kind::timeout
+                          : dynamic_cast<const peer_failed*>(&why) != nullptr ? entry_kind::failure
+                                                                              : entry_kind::mismatch;
+  return entry_of(kind).append(why.what());
 }
 
 SPAR_INLINE bool is_refusal(std::string_view bytes) noexcept {
-  return bytes.starts_with(static_cast<char>(entry_kind::mismatch)) ||
+  return bytes.starts_with(static_cast<char>(entry_kind::failure)) ||
+         bytes.starts_with(static_cast<char>(entry_kind::mismatch)) ||
          bytes.starts_with(static_cast<char>(entry_kind::timeout));
 }
 
 SPAR_INLINE void throw_refusal(std::string_view bytes) {
   if (bytes.empty()) return;
+  if (bytes[0] == static_cast<char>(entry_kind::failure)) raise<peer_failed>({bytes.substr(1)});
   if (bytes[0] == static_cast<char>(entry_kind::mismatch)) raise<mismatch>({bytes.substr(1)});
   if (bytes[0] == static_cast<char>(entry_kind::timeout)) raise<timeout>({bytes.substr(1)});
 }

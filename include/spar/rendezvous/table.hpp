@@ -26,7 +26,8 @@ arrival decode_arrival(std::string_view bytes);
 /// The reason why an exchange fails, in place of the arrival of a missing rank or of the table.
 std::string encode_refusal(const error& why);
 [[nodiscard]] bool is_refusal(std::string_view bytes) noexcept;
-/// Throws the error that `encode_refusal` has encoded, if `bytes` is one: a `timeout`, or else a `mismatch`.
+/// Throws the error that `encode_refusal` has encoded, if `bytes` is one: a `timeout`, a `peer_failed`, or else a
+/// `mismatch`.
 void throw_refusal(std::string_view bytes);
 
 std::string encode_table(const std::vector<std::string>& texts);

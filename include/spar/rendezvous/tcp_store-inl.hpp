@@ -44,6 +44,7 @@ class store_connection {
 
  private:
   static constexpr double longest_greeting = 5; // seconds; then connects anew, because the address may have changed
+  static constexpr std::size_t receive_step = 65536; // bytes
 
   void greet(const rendezvous_options& where, double until);
   void send(std::string_view bytes, double until);
@@ -62,6 +63,7 @@ SPAR_INLINE store_connection::store_connection(const rendezvous_options& where)
     : name_(sentence("the rendezvous at ", where.address, ", port ", where.port)),
       longest_answer_(std::min(where.deadline, 30.)) {
   check_options(where);
+  in_.reserve(2 * receive_step); // so that no short answer is lost for want of memory
   if (where.address.empty() || where.port == 0)
     raise<invalid_argument>(
         {"a client of a rendezvous needs an address and a port, got \"", where.address, "\" and ", where.port});
@@ -124,13 +126,12 @@ SPAR_INLINE void store_connection::send(std::string_view bytes, double until) {
 }
 
 SPAR_INLINE frame store_connection::receive(std::size_t most, double until) {
-  constexpr std::size_t step = 65536;
   for (;;) {
     if (const auto answer = first_frame(in_, most)) return *answer;
     if (!wait_until_ready(socket_, false, until)) raise<transport_error>({name_, " does not answer"});
     const std::size_t before = in_.size();
-    in_.resize(before + step);
-    const ssize_t taken = ::recv(socket_.get(), in_.data() + before, step, 0);
+    in_.resize(before + receive_step);
+    const ssize_t taken = ::recv(socket_.get(), in_.data() + before, receive_step, 0);
     in_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(taken, 0)));
     if (taken > 0 || (taken < 0 && (errno == EAGAIN || errno == EINTR))) continue;
     raise<transport_error>({name_, " has closed the connection", taken == 0 ? "" : " (",
@@ -159,19 +160,24 @@ SPAR_INLINE std::optional<std::string> store_connection::ask(const store_request
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!lost_.empty()) raise<transport_error>({lost_});
+  const std::string bytes = encode(request);
+  frame answer{};
   try {
     const double until = monotonic_seconds() + seconds + longest_answer_;
-    send(encode(request), until);
-    const frame answer = receive(most_frame_bytes, until);
-    if (answer.kind == frame_kind::value) return std::string(answer.body);
-    if (answer.kind == frame_kind::nothing && request.kind == frame_kind::wait) return std::nullopt;
-    raise<transport_error>({name_, " answers a request with a message of the kind ", static_cast<int>(answer.kind), " ",
-                            answer.kind == frame_kind::refused ? answer.body : std::string_view()});
+    send(bytes, until);
+    answer = receive(most_frame_bytes, until);
+    const bool is_nothing = answer.kind == frame_kind::nothing && request.kind == frame_kind::wait;
+    if (answer.kind != frame_kind::value && !is_nothing) {
+      raise<transport_error>({name_, " answers a request with a message of the kind ", static_cast<int>(answer.kind),
+                              " ", answer.kind == frame_kind::refused ? answer.body : std::string_view()});
+    }
   } catch (const std::exception& e) { // another request would read the answer to this one
     lost_ = e.what();
     socket_ = descriptor();
     raise<transport_error>({lost_});
   }
+  if (answer.kind == frame_kind::nothing) return std::nullopt;
+  return std::string(answer.body);
 }
 
 } // namespace detail

@@ -31,7 +31,7 @@ class ucx : public communicator_rank<ucx_port> {
  public:
   /// Collective over the ranks that `meeting` names. `options` are those of this rank. Throws what
   /// `rendezvous::exchange` throws, `transport_error` if UCX fails, and `corrupt_message` if a rank describes itself in
-  /// a way that no rank of this version does.
+  /// a way that no rank of this version does. If UCX fails on one rank, the others get `peer_failed`.
   explicit ucx(const rendezvous& meeting = rendezvous::from_environment(), const ucx_options& options = {})
       : ucx(detail::ucx_founders::meet(meeting), options, network_model{}) {}
 

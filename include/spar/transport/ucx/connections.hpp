@@ -111,7 +111,9 @@ class ucx_connections {
     ucx_outcome how = ucx_outcome::lost;
     try {
       how = send(to, next_frame(to, ucx_frame::control).write(note, d->bytes), {}, d, &on_note_sent, may_look);
-    } catch (...) { // UCX cannot reach the peer, which the calls that need it report
+    } catch (const transport_error&) { // so that no call waits for the peer until the deadline
+      suspect(to, "it cannot be reached");
+    } catch (...) { // no memory
     }
     if (how != ucx_outcome::in_flight) return recycle(d);
     ++notes_in_flight_;

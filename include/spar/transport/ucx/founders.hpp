@@ -5,6 +5,7 @@
 #include <spar/core/address.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/network_model.hpp>
+#include <spar/core/util/bounded_text.hpp>
 #include <spar/rendezvous/joiners.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
 #include <spar/rendezvous/survivors.hpp>
@@ -15,7 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,10 +63,18 @@ struct ucx_founders {
 
   /// Collective over the ranks that meet: each tells the others about itself.
   static ucx_founders meet(const rendezvous& meeting) {
-    ucx_worker worker(make_ucx_context(meeting.network_interface(), meeting.size()));
-    std::vector<ucx_member> members = read_all(meeting.exchange(ucx_member::self(worker.address(), 0, 0).text()));
+    std::optional<ucx_worker> made;
+    std::string self;
+    try {
+      made.emplace(make_ucx_context(meeting.network_interface(), meeting.size()));
+      self = ucx_member::self(made->address(), 0, 0).text();
+    } catch (...) { // the others would wait for this rank
+      meeting.refuse_exchange(message_of(std::current_exception()).view());
+      throw;
+    }
+    std::vector<ucx_member> members = read_all(meeting.exchange(self));
     const rendezvous own = group_of(meeting, members, 0, meeting.rank(), meeting.size());
-    return {own, std::move(worker), std::move(members)};
+    return {own, std::move(*made), std::move(members)};
   }
 
   /// Collective over the ranks of an existing communicator, which meet at `meeting`: of those with the same `colour`,
