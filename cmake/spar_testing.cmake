@@ -166,11 +166,12 @@ if(SPAR_SANITIZE)
   endif()
 endif()
 
-# spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p... | UCX_RANKS p...]): adds the test layer.name, a program
-# in C99 with the compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the quick set for the first
-# MPI library only; with UCX_RANKS and UCX, the tests layer.name.<p>. With sanitizers, they have the label full.
+# spar_add_c_test(layer/name [SOURCES file...] [MPI_RANKS p... [FULL_RANKS p...] | UCX_RANKS p...]): adds the test
+# layer.name, a program in C99 with the compiled library; with MPI_RANKS, the tests layer.name.<flavour>.<p>, in the
+# quick set for the first MPI library only and without FULL_RANKS; with UCX_RANKS and UCX, the tests layer.name.<p>.
+# With sanitizers, they have the label full.
 function(spar_add_c_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS;UCX_RANKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;MPI_RANKS;FULL_RANKS;UCX_RANKS")
   if(arg_UCX_RANKS AND NOT TARGET spar_compiled_ucx)
     return()
   endif()
@@ -200,13 +201,16 @@ function(spar_add_c_test path)
     endif()
     spar_add_c_program(${target} SOURCES ${path}_test.c ${arg_SOURCES} LIBRARIES ${library} ${full})
     if(arg_MPI_RANKS)
-      foreach(ranks IN LISTS arg_MPI_RANKS)
+      foreach(ranks IN LISTS arg_MPI_RANKS arg_FULL_RANKS)
         set(name ${test_name}.${flavour}.${ranks})
         add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun" ${flavour} ${ranks}
                                       $<TARGET_FILE:${target}>)
         set_tests_properties(
           ${name} PROPERTIES TIMEOUT 120 LABELS "mpi;${flavour};$<LOWER_CASE:${full}>" RUN_SERIAL TRUE
                              SKIP_RETURN_CODE 77 ENVIRONMENT "SPAR_YIELD=always;UBSAN_OPTIONS=print_stacktrace=1")
+        if(ranks IN_LIST arg_FULL_RANKS)
+          set_property(TEST ${name} APPEND PROPERTY LABELS full)
+        endif()
       endforeach()
     elseif(arg_UCX_RANKS)
       foreach(ranks IN LISTS arg_UCX_RANKS)
