@@ -18,6 +18,7 @@ static int arguments(spar_comm comm) {
   spar_op op = 0;
   spar_comm part = NULL;
   int64_t begin, end;
+  int done = 0;
   const int64_t bounds[2] = {0, -4}, wrong[2] = {0, 3};
 
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "spar_allreduce: the pointer 'in' is NULL, but 'n' is 4",
