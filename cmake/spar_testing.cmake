@@ -350,13 +350,15 @@ function(spar_add_mpi_test path)
   endforeach()
 endfunction()
 
-# spar_add_ucx_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [TIMEOUT seconds]
-#                   [FULL] [LARGE] [EXTENDED] [COMPILED])
+# spar_add_ucx_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
+#                   [TIMEOUT seconds] [FULL] [LARGE] [EXTENDED] [COMPILED])
 # Adds the tests layer.name.memory.<p> and layer.name.tcp.<p>, over shared memory and over TCP, for every number p of
-# ranks; tests of FULL_RANKS have the label full. The program has the main() of tests/support/ucx_main.cpp. COMPILED
+# ranks; tests of FULL_RANKS have the label full. HOSTS adds the test layer.name.hosts with this label, which runs over
+# emulated hosts with these numbers of ranks. The program has the main() of tests/support/ucx_main.cpp. COMPILED
 # links the compiled library.
 function(spar_add_ucx_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;EXTENDED;COMPILED" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;FULL_RANKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;LARGE;EXTENDED;COMPILED" "HOSTS;TIMEOUT"
+                        "SOURCES;LIBRARIES;RANKS;FULL_RANKS")
   if(NOT GTest_FOUND OR NOT TARGET spar_ucx OR (spar_large_only AND NOT arg_LARGE))
     return()
   endif()
@@ -405,6 +407,14 @@ function(spar_add_ucx_test path)
       endif()
     endforeach()
   endforeach()
+  if(arg_HOSTS)
+    string(REPLACE "," "+" sum ${arg_HOSTS})
+    math(EXPR ranks ${sum})
+    add_test(NAME ${test_name}.hosts COMMAND "${PROJECT_SOURCE_DIR}/scripts/hosts" ${arg_HOSTS} 1gbit
+                                             "${PROJECT_SOURCE_DIR}/scripts/ranks" ${ranks} $<TARGET_FILE:${target}>)
+    set_tests_properties(${test_name}.hosts PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "ucx;full" RUN_SERIAL TRUE
+                                                       SKIP_RETURN_CODE 77 ENVIRONMENT "${spar_test_environment}")
+  endif()
 endfunction()
 
 # spar_add_process_test(layer/name [argument...] MPI argument... UCX argument...)

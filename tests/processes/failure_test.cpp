@@ -312,7 +312,7 @@ TEST(processes_errors, what_is_on_its_way_to_a_rank_that_fails_leaves_at_once) {
 /// A stopped process may be anywhere in its code, and its host still accepts messages for it.
 TEST(processes_errors, a_stopped_process_is_named_when_the_deadline_is_over) {
   communicator world(meeting());
-  if (world.size() < 2) return;
+  if (world.size() < 2 || getpid() == 1) return; // the first process of an emulated host cannot be stopped
   communicator all = world.split(0, world.rank());
   all.set_deadline(0.5);
   std::vector<float> x(8'000'000, 1.0F); // more than the buffers of TCP
