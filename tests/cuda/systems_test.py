@@ -36,6 +36,8 @@ else:
     print("skipped: over MPI (no Open MPI)")
 if Path("/usr/include/ucp/api/ucp.h").exists():
     transports["UCX"] = ["-DSPAR_OVER_UCX", "-lucp", "-lucs"]
+    if "NCCL" in transports:
+        transports["NCCL and UCX"] = transports["NCCL"] + transports["UCX"]
 else:
     print("skipped: over UCX (no libucx-dev)")
 smi = shutil.which("nvidia-smi")
@@ -53,7 +55,7 @@ with tempfile.TemporaryDirectory() as folder:
         if done.returncode != 0:
             failures.append(f"{name}: does not compile or link\n{done.stdout}{done.stderr}")
             continue
-        start = [f"{ROOT}/scripts/ranks", "2"] if name == "UCX" else []
+        start = [f"{ROOT}/scripts/ranks", "2"] if "UCX" in name else []
         ran = subprocess.run([*start, program], capture_output=True, text=True, timeout=120)
         as_expected = ran.returncode == 0 if has_gpu else ran.returncode == 2 and "cudaGetDeviceCount" in ran.stderr
         if not as_expected:
