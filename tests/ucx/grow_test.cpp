@@ -315,6 +315,27 @@ int grow_in_vain(spar::ucx& net, rank_t r) {
   return members(net, r) == bit(2) - 1 ? complete : wrong_sum;
 }
 
+TEST(ucx_grow, a_rank_that_makes_another_call_is_named_with_both_calls) {
+  job all;
+  for (rank_t r = 0; r < 2; ++r)
+    all.add(r, 2, [=](auto net, fatal_store& store) {
+      const std::string text = test::message_of<spar::mismatch>([&] {
+        if (r == 0)
+          (void)net->grow();
+        else
+          spar::barrier(*net);
+      });
+      store.put("test/error/" + std::to_string(r), text);
+      return complete;
+    });
+  all.serve();
+  for (rank_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(all[r].status(), complete) << r;
+    const std::string text = all.store().wait("test/error/" + std::to_string(r), 0).value_or("");
+    EXPECT_TRUE(text.find("grow") != text.npos && text.find("barrier") != text.npos) << text;
+  }
+}
+
 TEST(ucx_grow, a_joiner_that_gives_up_meanwhile_ends_no_communicator) {
   job all;
   for (rank_t r = 0; r < 2; ++r)

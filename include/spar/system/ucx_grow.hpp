@@ -75,6 +75,7 @@ class grow_patience final : public patience {
 inline std::unique_ptr<ucx> ucx::grow() {
   {
     const detail::rank_lock lock(port().shared());
+    port().check_open();
     detail::refuse_coroutine(port(), "grow");
   }
   rendezvous_store& store = meeting().meeting();

@@ -65,8 +65,9 @@ class ucx : public communicator_rank<ucx_port> {
   /// that does not answer within 5 s, or half the deadline if that is shorter, is left out, and may ask again. Returns
   /// null also if a joiner gives up while the ranks grow, because its own deadline has passed. Throws
   /// `peer_failed` on all ranks if one of them fails meanwhile, after which nobody has joined, and `shrink` goes on
-  /// without that rank. May throw the \ref call_errors, `invalid_argument` in a coroutine that has waited for a call,
-  /// and `transport_error` if UCX fails or the store cannot be reached. Needs `<spar/system/ucx_grow.hpp>`, which
+  /// without that rank. May throw the \ref call_errors, `invalid_argument` if this rank has called `leave` or in a
+  /// coroutine that has waited for a call, and `transport_error` if UCX fails or the store cannot be reached. Needs
+  /// `<spar/system/ucx_grow.hpp>`, which
   /// `<spar/ucx.hpp>` includes.
   [[nodiscard]] std::unique_ptr<ucx> grow();
   /// Joins the ranks of a job, which run already, when they call `grow` next: returns the communicator that `grow`
