@@ -121,6 +121,20 @@ function(spar_add_program target)
   endif()
 endfunction()
 
+# spar_add_example(target SOURCES file... [LIBRARIES lib...] [FULL]): adds a program of the documentation. Without
+# SPAR_ALL_CASES, it links the runtime, as tests do, and compiles 0.7 s less; otherwise, it is header-only, as a user's.
+if(NOT SPAR_ALL_CASES)
+  spar_add_precompiled(spar_precompiled_linked LIBRARIES spar_runtime HEADERS <spar/spar.hpp>)
+endif()
+function(spar_add_example target)
+  if(SPAR_ALL_CASES)
+    spar_add_program(${target} ${ARGN})
+  else()
+    spar_add_program(${target} ${ARGN} PRECOMPILED spar_precompiled_linked)
+    target_link_libraries(${target} PRIVATE spar_runtime)
+  endif()
+endfunction()
+
 # spar_set_uncritical(file...): compiles sources that are not performance-critical with little optimisation, which
 # halves their compile time. They cannot use a precompiled header, which is compiled with all optimisation.
 function(spar_set_uncritical)

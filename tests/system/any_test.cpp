@@ -137,13 +137,17 @@ void expect_same_of_all(Op op) {
 TEST(any_allreduce, is_the_allreduce_of_the_composition_for_float) {
   expect_same_of_all<float, std::uint32_t>(spar::sum{});
 }
+#if SPAR_ALL_CASES // otherwise, c.conformance compares these types with all operations, by fewer compositions
 TEST(any_allreduce, is_the_allreduce_of_the_composition_for_int64_and_long_indices) {
   expect_same_of_all<std::int64_t, std::uint64_t>(spar::sum{});
 }
+#endif
 TEST(any_allreduce, takes_the_operations_of_the_library) {
   expect_same<double, std::uint32_t>(spar::sparcml{}, "sparcml", spar::average{}, 1000, 5);
+#if SPAR_ALL_CASES
   expect_same<double, std::uint32_t>(spar::sparcml{}, "sparcml", spar::minimum{}, 1000, 5);
   expect_same<double, std::uint32_t>(spar::sparcml{}, "sparcml", spar::maximum{}, 1000, 5);
+#endif
   expect_same<std::int32_t, std::uint32_t>(spar::sparcml{}, "sparcml", spar::product{}, 1000, 5);
 }
 
