@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Communication hooks for DistributedDataParallel and FSDP2."""
+
+import functools
+
+import torch
+import torch.distributed as dist
+
+from ._reduction import _FSDP, Reduction
+
+
+def average_hook(state: Reduction, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Averages the gradients of a bucket: a communication hook of ``DistributedDataParallel``.
+
+    In the last bucket of a step, the hook waits for all of them, so that ``backward`` raises the exception of spar with
+    its own type, and Ctrl-C is noticed. No overlap is lost: all gradients have been computed by then.
+    """
+    with state.told_to_peers():
+        future = state.start(bucket.parameters(), bucket.buffer())
+    if bucket.is_last():
+        state.end_step()
+    return future
+
+
+def ok_topk(comm, density=0.01, *, store=None, **options):
+    """Ok-Topk with error feedback: about the ``density`` largest part of the entries of each bucket (Li and Hoefler,
+    PPoPP 2022).
+
+    Args:
+        comm (spar.Communicator): the ranks.
+        density: from 0 to 1, or a function of the step that returns it.
+        store (str): how entries are encoded, such as ``"coded"`` or ``"coded:bf16"``.
+        options: those of :class:`Reduction`.
+
+    Returns:
+        the state and the hook, for ``model.register_comm_hook(*...)``.
+    """
+    return Reduction(comm, _by_density("ok_topk", density, store), **options), average_hook
+
+
+def topk(comm, density=0.01, *, store=None, **options):
+    """The largest entries of each rank, summed by an allgather, with error feedback. As :func:`ok_topk` otherwise."""
+    return Reduction(comm, _by_density("topka", density, store), **options), average_hook
+
+
+def two_shot(comm, bits=8, **options):
+    """All values in ``bits`` bits (2, 4 or 8; QSGD, Alistarh et al., NIPS 2017), by the schedule ``two_shot``.
+
+    ``options`` are those of :class:`Reduction`; returns as :func:`ok_topk`.
+    """
+    if bits not in (2, 4, 8):
+        raise ValueError(f"bits is {bits}; expected 2, 4 or 8")
+    return compressed(comm, f"two_shot+qsgd:{bits}", **options)
+
+
+def compressed(comm, algorithm="ring+qsgd:8", *, feedback=False, **options):
+    """Any composition, such as ``"ring+bf16"``, without error feedback by default.
+
+    ``options`` are those of :class:`Reduction`; returns as :func:`ok_topk`.
+    """
+    return Reduction(comm, algorithm, feedback=feedback, **options), average_hook
+
+
+def register_fsdp(model, state):
+    """Averages the gradient shards of ``model`` over the ranks of ``state.comm`` after each reduce-scatter.
+
+    ``model`` is sharded by ``fully_shard`` over a mesh of one dimension, within a host for example; ``state.comm`` has
+    the ranks that hold the same shard. The step of ``state`` counts backward passes. Residuals belong to the modules.
+
+    Args:
+        model (torch.nn.Module): the module, of which each submodule of the type ``FSDPModule`` gets the hook.
+        state (Reduction): such as the first result of :func:`ok_topk`. ``exclude`` gets keys, which are the names
+            of modules after ``"fsdp:"``.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    seen = set()
+    modules = [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
+    if not modules:
+        raise ValueError("no module of the model is an FSDPModule; call fully_shard first")
+    for name, module in modules:
+        module.set_all_reduce_hook(functools.partial(_average_shard, state, seen, _FSDP + name))
+
+
+def _average_shard(state, seen, key, shard):
+    if key in seen:  # the first module of the next backward pass
+        seen.clear()
+        state.step += 1
+    seen.add(key)
+    with state.told_to_peers():
+        state.start([key], shard.view(-1), [shard.numel()])
+    state.wait()
+
+
+def _by_density(system, density, store):
+    part = f"+{store}" if store else ""
+
+    def text(step):
+        share = density(step) if callable(density) else density
+        if not 0 < share <= 1:
+            raise ValueError(f"density is {share}; expected a number above 0 and at most 1")
+        return f"{system}:{share:.9f}".rstrip("0") + part
+
+    if not callable(density):
+        text(0)  # an invalid density raises here, not in the first step
+    return text

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The average of gradients over the ranks of a communicator, with a residual for each parameter."""
+
+import concurrent.futures
+import contextlib
+
+import numpy
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import spar
+
+BUCKET_BYTES = 25 << 20  # the default of DistributedDataParallel
+
+
+class Reduction:
+    """Averages gradients over the ranks of ``comm``: the state of a communication hook.
+
+    Values are reduced in buckets, each of which holds the gradients of some parameters one after the other. The
+    residuals, which are what a rank has not sent yet, belong to the parameters: they stay when the parameters move to
+    other buckets, and :meth:`state_dict` saves them.
+
+    Args:
+        comm (spar.Communicator): the ranks. All of them make the same calls in the same order.
+        algorithm: the composition, as a text or a ``spar.Composition``, or a function of the step, which counts from 0,
+            that returns one. All ranks need the same. Another composition than in the step before keeps the
+            residuals, and finds its thresholds anew.
+        feedback (bool): whether a rank adds to its next gradient what the composition has left out.
+        warmup_steps (int): how many steps first average all values without loss.
+        exclude: parameters, or a function of a parameter, whose gradients are averaged without loss in every step.
+        decay (float): multiplies the residuals before each step, from 0 to 1.
+        sparse_algorithm: the composition for gradients of the layout ``torch.sparse_coo``, which are averaged without
+            residuals. The default is that of ``Communicator.allreduce_sparse``.
+
+    Attributes:
+        step (int): the number of steps that have ended.
+    """
+
+    def __init__(
+        self, comm, algorithm, *, feedback=True, warmup_steps=0, exclude=(), decay=1.0, sparse_algorithm=None
+    ):
+        if not 0 <= decay <= 1:
+            raise ValueError(f"decay is {decay}; expected a number from 0 to 1")
+        if warmup_steps < 0:
+            raise ValueError(f"warmup_steps is {warmup_steps}; expected at least 0")
+        self.comm = comm
+        self.step = 0
+        self._algorithm = algorithm if callable(algorithm) else lambda step: algorithm
+        self._with_feedback = feedback
+        self._warmup_steps = warmup_steps
+        self._excludes = exclude if callable(exclude) else set(exclude).__contains__
+        self._decay = decay
+        self._sparse_algorithm = sparse_algorithm
+        self._feedback = {}  # by composition and keys: an ErrorFeedback and the sizes
+        self._bucket_of = {}  # by key: the bucket in _feedback that has the key's residual
+        self._carried = {}  # by key: a residual that the next reduction of the key adds
+        self._in_flight = []
+
+    # ------------------------------------------------------------------------------------------------ reductions
+
+    def start(self, keys, values, sizes=None):
+        """Starts to replace ``values`` by their average over the ranks.
+
+        Args:
+            keys (sequence): what the values belong to: parameters, or other objects that can be keys of a ``dict``.
+            values (torch.Tensor): the values of all keys one after the other, contiguous, or a ``torch.sparse_coo``
+                gradient of a single key.
+            sizes (sequence of int): how many values each key has; the numbers of elements of ``keys`` by default.
+
+        Returns:
+            torch.futures.Future: has the average as its value: ``values`` itself or, for ``torch.sparse_coo``, another
+            tensor. A thread of the communicator completes it.
+        """
+        future = torch.futures.Future(devices=[values.device] if values.is_cuda else None)
+        ended = concurrent.futures.Future()
+        if values.layout is torch.sparse_coo:
+            pendings, result = self._start_sparse(values)
+        else:
+            pendings, result = self._start_dense(tuple(keys), values, sizes or [key.numel() for key in keys])
+        self._in_flight.append(ended)
+
+        def finish(_):
+            try:
+                for pending in pendings:
+                    pending.result()
+                average = result()
+            except BaseException as error:
+                future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+                ended.set_exception(error)
+            else:
+                future.set_result(average)
+                ended.set_result(average)
+
+        pendings[-1].add_done_callback(finish)  # the calls of a communicator end in their order
+        return future
+
+    def wait(self):
+        """Waits for all reductions that were started; raises the first error.
+
+        An interrupt (Ctrl-C) aborts the communicator, so that the other ranks learn of it.
+        """
+        flights, self._in_flight = self._in_flight, []
+        with self.told_to_peers():
+            for ended in flights:
+                ended.result()
+
+    def end_step(self):
+        """Waits as :meth:`wait` does, and counts the step."""
+        self.wait()
+        self.step += 1
+
+    def told_to_peers(self):
+        """Returns a context whose exceptions abort the communicator, so that no other rank waits for this one."""
+        return _ToldToPeers(self.comm)
+
+    def attach(self, optimizer):
+        """Averages the gradients of ``optimizer`` over the ranks at the beginning of each of its steps: a training
+        without DDP. Parameters without a gradient count as zeros. Start with equal parameters on all ranks.
+
+        Args:
+            optimizer (torch.optim.Optimizer): the optimizer.
+
+        Returns:
+            a handle whose ``remove()`` undoes it, as of ``torch.optim.Optimizer.register_step_pre_hook``.
+        """
+        return optimizer.register_step_pre_hook(lambda *_: self._average_gradients(optimizer))
+
+    def average(self, keys, tensors):
+        """Replaces ``tensors``, dense and of the shapes of ``keys``, by their averages, in buckets. Waits."""
+        started = []
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensors[i].reshape(-1) for i in bucket])
+            self.start([keys[i] for i in bucket], flat)
+            started.append((bucket, flat))
+        self.wait()
+        for bucket, flat in started:
+            for i, part in zip(bucket, flat.split([tensors[i].numel() for i in bucket])):
+                tensors[i].copy_(part.view_as(tensors[i]))
+
+    @torch.no_grad()
+    def _average_gradients(self, optimizer):
+        with self.told_to_peers():
+            parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+            for p in parameters:
+                if p.grad is None:
+                    p.grad = torch.zeros_like(p)
+            dense = [p for p in parameters if p.grad.layout is not torch.sparse_coo]
+            sparse = [(p, self.start([p], p.grad)) for p in parameters if p.grad.layout is torch.sparse_coo]
+            self.average(dense, [p.grad for p in dense])
+            for p, future in sparse:
+                p.grad = future.value()
+            self.step += 1
+
+    def _start_dense(self, keys, values, sizes):
+        host = values.to(device="cpu", dtype=torch.float32 if values.dtype is torch.bfloat16 else values.dtype)
+        parts = host.split(sizes)
+        lossless = [self._is_lossless(key) for key in keys]
+        pieces, pendings = [], []
+        for mode in sorted(set(lossless)):
+            own = [i for i, of in enumerate(lossless) if of is mode]
+            piece = host if len(own) == len(keys) else torch.cat([parts[i] for i in own])
+            pendings.append(self._start_piece(tuple(keys[i] for i in own), piece, [sizes[i] for i in own], mode))
+            pieces.append((own, piece))
+
+        def result():
+            for own, piece in pieces:
+                if piece is not host:
+                    for i, part in zip(own, piece.split([sizes[i] for i in own])):
+                        parts[i].copy_(part)
+            if host is not values:
+                values.copy_(host)
+            for key in keys:
+                self._carried.pop(key, None)
+            return values
+
+        return pendings, result
+
+    def _start_piece(self, keys, values, sizes, lossless):
+        algorithm = None if lossless else str(self._algorithm(self.step))
+        feedback = None
+        if algorithm is not None and self._with_feedback:
+            feedback = self._feedback_of(algorithm, keys, sizes, values.dtype)
+        else:
+            self._carry(keys)
+        for key, part in zip(keys, values.split(sizes)):
+            if key in self._carried:
+                part.add_(self._carried[key], alpha=self._decay)
+        if feedback is None:
+            return self.comm.start_allreduce(values.numpy(), op="average", algorithm=algorithm)
+        if self._decay != 1:
+            residual = feedback.residual
+            if len(residual):
+                values.add_(torch.from_numpy(residual), alpha=self._decay - 1)  # feedback adds the whole residual
+        return feedback.start_reduce(values.numpy(), op="average")
+
+    def _start_sparse(self, gradient):
+        gradient = gradient.coalesce()
+        rows, values = gradient.indices(), gradient.values()
+        shape = gradient.shape
+        width = values[0].numel() if len(values) else shape[gradient.sparse_dim() :].numel()
+        first = torch.zeros(rows.shape[1], dtype=torch.int64)
+        for dimension, row in enumerate(rows.cpu()):
+            first = first * shape[dimension] + row
+        indices = (first[:, None] * width + torch.arange(width)).reshape(-1)
+        vector = spar.Sparse(shape.numel(), indices.numpy(), values.reshape(-1).cpu().numpy())
+        pending = self.comm.start_allreduce_sparse(vector, op="average", algorithm=self._sparse_algorithm)
+
+        def result():
+            total = pending.result()
+            indices = torch.from_numpy(numpy.asarray(total.indices).astype(numpy.int64, copy=False))
+            first, place = torch.unique_consecutive(indices // width, return_inverse=True)
+            values = torch.zeros(len(first) * width, dtype=gradient.dtype)
+            values[place * width + indices % width] = torch.from_numpy(numpy.asarray(total.values))
+            rows = torch.stack(torch.unravel_index(first, shape[: gradient.sparse_dim()]))
+            values = values.view(len(first), *shape[gradient.sparse_dim() :])
+            average = torch.sparse_coo_tensor(rows, values, shape, is_coalesced=True, check_invariants=False)
+            return average.to(gradient.device)
+
+        return [pending], result
+
+    def _is_lossless(self, key):
+        return self.step < self._warmup_steps or bool(self._excludes(key))
+
+    # ------------------------------------------------------------------------------------------------- residuals
+
+    def _feedback_of(self, algorithm, keys, sizes, dtype):
+        bucket = algorithm, keys
+        if bucket not in self._feedback:
+            self._carry(keys)
+            feedback = spar.ErrorFeedback(self.comm, algorithm, dtype=str(dtype).removeprefix("torch."))
+            self._feedback[bucket] = feedback, sizes
+            self._bucket_of.update(dict.fromkeys(keys, bucket))
+        return self._feedback[bucket][0]
+
+    def _carry(self, keys):
+        """Ends the buckets that have residuals of ``keys``, and carries these residuals over to the next reduction."""
+        for key in keys:
+            if key in self._bucket_of:
+                bucket = self._bucket_of[key]
+                self._carried.update(self._residuals_of(bucket))
+                del self._feedback[bucket]
+                for other in bucket[1]:
+                    del self._bucket_of[other]
+
+    def _residuals_of(self, bucket):
+        feedback, sizes = self._feedback[bucket]
+        residual = torch.from_numpy(feedback.residual)
+        return dict(zip(bucket[1], residual.split(sizes))) if len(residual) else {}
+
+    def state_dict(self, model):
+        """Returns this rank's residuals by the names of the parameters of ``model``, the step, and the number of ranks.
+
+        Each rank saves its own. Call it between two steps.
+        """
+        names = _names(model)
+        residuals = dict(self._carried)
+        for bucket in self._feedback:
+            for key, residual in self._residuals_of(bucket).items():
+                residuals[key] = residuals[key] + residual if key in residuals else residual
+        return {
+            "step": self.step,
+            "ranks": self.comm.size,
+            "residuals": {names.get(key, key): residual.clone() for key, residual in residuals.items()},
+        }
+
+    def load_state_dict(self, *saved, model):
+        """Replaces the residuals and the step by what :meth:`state_dict` has returned on ranks of an earlier job. All
+        ranks call it.
+
+        If the number of ranks is the same, each rank passes what it has saved itself. Otherwise each saved state goes
+        to exactly one rank, for example ``all_states[comm.rank :: comm.size]``; a rank may get none. The residuals of
+        several states are added, and scaled so that their average over the ranks stays as it was.
+
+        Args:
+            saved (dict): the states that this rank takes over.
+            model (torch.nn.Module): the model whose parameters have the names in the states.
+        """
+        by_name = {name: key for key, name in _names(model).items()}
+        carried = {}
+        of_job = numpy.array([[state["ranks"], state["step"]] for state in saved] or [[0, 0]]).max(axis=0)
+        self.comm.allreduce(of_job, "max")  # a rank may have no state
+        total = int(self.comm.allreduce(numpy.array([len(saved)]))[0])
+        if total != of_job[0]:
+            raise ValueError(
+                f"the ranks have passed {total} saved states of a job of {of_job[0]} ranks; each of its states must go "
+                f"to exactly one rank, such as all_states[comm.rank :: comm.size]"
+            )
+        for state in saved:
+            for name, residual in state["residuals"].items():
+                key = by_name.get(name, name)
+                if isinstance(key, torch.Tensor) and key.numel() != residual.numel():
+                    raise ValueError(
+                        f"the saved residual of {name} has {residual.numel()} values; the parameter has {key.numel()}"
+                    )
+                if isinstance(key, str) and by_name and not name.startswith(_FSDP):
+                    raise ValueError(f"the saved residual {name} belongs to no parameter of the model")
+                scaled = residual.reshape(-1) * (self.comm.size / state["ranks"])
+                carried[key] = carried[key] + scaled if key in carried else scaled
+        self._feedback.clear()
+        self._bucket_of.clear()
+        self._carried = carried
+        self.step = int(of_job[1])
+
+
+_FSDP = "fsdp:"  # before the name of a module of FSDP, as a key
+
+
+class _ToldToPeers:
+    def __init__(self, comm):
+        self._comm = comm
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, _):
+        if error is not None:
+            with contextlib.suppress(Exception):  # the communicator is closed
+                self._comm.abort(f"{kind.__name__}: {error}" if str(error) else kind.__name__)
+
+
+def _names(model):
+    if isinstance(model, DistributedDataParallel):
+        model = model.module
+    return {parameter: name for name, parameter in model.named_parameters()}
+
+
+def _buckets(tensors):
+    """Divides the positions of ``tensors`` into lists with one type and device each, of at most BUCKET_BYTES bytes,
+    or a single tensor."""
+    lists, open_list, room = [], {}, {}
+    for i, tensor in enumerate(tensors):
+        kind, size = (tensor.dtype, tensor.device), tensor.numel() * tensor.element_size()
+        if kind not in open_list or room[kind] < size:
+            open_list[kind], room[kind] = [], BUCKET_BYTES
+            lists.append(open_list[kind])
+        open_list[kind].append(i)
+        room[kind] -= size
+    return lists

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The hooks of spar.torch in DistributedDataParallel, on processes."""
+
+import os
+import signal
+import time
+import unittest
+
+import torch_ranks as ranks
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import spar
+import spar.torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, embedding=False):
+        super().__init__()
+        self.embedding = torch.nn.EmbeddingBag(50, 10, sparse=True) if embedding else None
+        self.layers = torch.nn.Sequential(torch.nn.Linear(10, 64), torch.nn.ReLU(), torch.nn.Linear(64, 3))
+
+    def forward(self, x):
+        return self.layers(x if self.embedding is None else self.embedding(x))
+
+
+def batch(rank, step, embedding=False):
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randint(0, 50, (4, 3), generator=generator) if embedding else torch.randn(4, 10, generator=generator)
+
+
+def make(embedding=False, **options):
+    torch.manual_seed(0)
+    return DDP(Net(embedding), bucket_cap_mb=0.001, **options)  # several buckets
+
+
+def train(model, rank, steps, first=0, embedding=False, accumulate=1):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        for part in range(accumulate - 1):
+            with model.no_sync():
+                model(batch(rank, 50 + accumulate * step + part, embedding)).square().mean().backward()
+        model(batch(rank, step, embedding)).square().mean().backward()
+        optimizer.step()
+    return [p.detach() for p in model.parameters()]
+
+
+def with_and_without(comm, options, embedding, accumulate):
+    results = []
+    for hooked in (False, True):
+        model = make(embedding, **options)
+        if hooked:
+            model.register_comm_hook(*spar.torch.ok_topk(comm, 1.0))
+        results.append(train(model, comm.rank, 4, embedding=embedding, accumulate=accumulate))
+    return results
+
+
+class HookTest(unittest.TestCase):
+    def assert_same_as_ddp(self, options=None, embedding=False, accumulate=1):
+        results = ranks.run(2, with_and_without, options or {}, embedding, accumulate)
+        for rank, (plain, hooked) in enumerate(results):
+            for p, q, other in zip(plain, hooked, results[0][1]):
+                torch.testing.assert_close(q, p)
+                self.assertTrue(torch.equal(q, other), f"rank {rank} has other weights than rank 0")
+
+    def test_all_entries_give_the_weights_of_ddp(self):
+        self.assert_same_as_ddp()
+
+    def test_no_sync(self):
+        self.assert_same_as_ddp(accumulate=3)
+
+    def test_sparse_embedding(self):
+        self.assert_same_as_ddp(embedding=True)
+
+    def test_views_and_unused_parameters(self):
+        self.assert_same_as_ddp({"gradient_as_bucket_view": True, "find_unused_parameters": True})
+
+    def test_residuals_survive_rebuilt_buckets_and_a_checkpoint(self):
+        ranks.run(2, lossless_in_the_long_run)
+
+    def test_ranks_with_fewer_batches(self):
+        results = ranks.run(2, uneven)
+        for p, q in zip(*results):
+            self.assertTrue(torch.equal(p, q))
+
+    def test_a_codec_and_the_warm_up(self):
+        results = ranks.run(2, other_hooks)
+        for p, q in zip(*results):
+            self.assertTrue(torch.equal(p, q))
+
+
+def lossless_in_the_long_run(comm):
+    """The averages, and the mean of the residuals, are what the ranks have given."""
+    model = make()
+    layouts = set()
+    state, hook = spar.torch.ok_topk(comm, 0.05)
+
+    def recording(of, bucket):
+        layouts.add((state.step, bucket.index(), tuple(id(p) for p in bucket.parameters())))
+        return hook(of, bucket)
+
+    model.register_comm_hook(state, recording)
+    plain = Net()
+    plain.load_state_dict(model.module.state_dict())
+    given = [torch.zeros_like(p) for p in plain.parameters()]
+    sent = [torch.zeros_like(p) for p in plain.parameters()]
+    for step in range(6):
+        if step == 4:
+            saved = state.state_dict(model)
+            assert saved["step"] == 4 and set(saved["residuals"]) == set(dict(plain.named_parameters()))
+            state, hook = spar.torch.ok_topk(comm, 0.05)
+            state.load_state_dict(saved, model=model)
+            model = DDP(model.module, bucket_cap_mb=0.001)
+            model.register_comm_hook(state, hook)
+        for of in (model, plain):
+            of.zero_grad()
+            of(batch(comm.rank, step)).square().mean().backward()
+        for total, p in zip(given, plain.parameters()):
+            total += p.grad
+        for total, p in zip(sent, model.module.parameters()):
+            total += p.grad
+    first, later = ({tuple(key) for step, *key in layouts if step == at} for at in (0, 1))
+    assert first != later, "DDP has not rebuilt its buckets, so the test shows nothing"
+    residuals = state.state_dict(model)["residuals"]
+    for (name, p), total, arrived in zip(plain.named_parameters(), given, sent):
+        mine = torch.stack([total, residuals[name].view_as(p)])
+        comm.allreduce(mine.numpy(), "average")
+        torch.testing.assert_close(arrived + mine[1], mine[0])
+        assert mine[1].abs().sum() > 0
+
+
+def uneven(comm):
+    model = make()
+    state, hook = spar.torch.ok_topk(comm, 0.1)
+    model.register_comm_hook(state, hook)
+    with model.join():
+        weights = train(model, comm.rank, 2 + 2 * comm.rank)
+    assert state.step == 4, state.step
+    return weights
+
+
+def other_hooks(comm):
+    model = make()
+    head = model.module.layers[2]
+    model.register_comm_hook(
+        *spar.torch.compressed(comm, "ring+bf16", warmup_steps=1, exclude=lambda p: p.dim() == 1 or p is head.weight)
+    )
+    return train(model, comm.rank, 3)
+
+
+class FailureTest(unittest.TestCase):
+    def fail(self, function, *arguments, **options):
+        started = time.monotonic()
+        ended = ranks.run(3, function, *arguments, may_fail=True, **options)
+        self.assertLess(time.monotonic() - started, 30)
+        return ended
+
+    def assert_others_know(self, ended, failed, text):
+        for rank, of in enumerate(ended):
+            if rank != failed:
+                self.assertEqual(of.kind, "PeerFailedError", of.trace)
+                self.assertRegex(of.error, f"rank {failed} failed.*{text}")
+
+    def test_a_rank_that_raises_in_its_hook(self):
+        ended = self.fail(train_until, raise_on_one)
+        self.assertEqual((ended[1].kind, ended[1].error), ("ZeroDivisionError", "no density"))
+        self.assert_others_know(ended, 1, "ZeroDivisionError: no density")
+
+    def test_a_rank_that_raises_outside_of_a_call(self):
+        ended = self.fail(train_until, raise_on_one, True)
+        self.assertEqual(ended[1].kind, "ZeroDivisionError", ended[1].trace)
+        self.assert_others_know(ended, 1, "ZeroDivisionError: no density")
+
+    def test_a_rank_that_is_killed(self):
+        ended = self.fail(train_until, die)
+        self.assertEqual(ended[1].code, -signal.SIGKILL)
+        for rank in (0, 2):
+            self.assertEqual(ended[rank].kind, "PeerFailedError", ended[rank].trace)
+            self.assertIn("rank 1", ended[rank].error)
+
+    def test_an_interrupt_while_a_rank_waits(self):
+        ended = self.fail(train_until, sleep_long, interrupt=0)
+        self.assertEqual(ended[0].kind, "KeyboardInterrupt", ended[0].trace)
+        self.assertEqual(ended[2].kind, "PeerFailedError", ended[2].trace)
+        self.assertRegex(ended[2].error, "rank 0 failed.*KeyboardInterrupt")
+
+    def test_ranks_with_other_buckets(self):
+        ended = self.fail(disagree)
+        kinds = {of.kind for of in ended}
+        self.assertLessEqual(kinds, {"MismatchError", "PeerFailedError"}, [of.trace for of in ended])
+        self.assertTrue(any("dimension n" in of.error for of in ended), [of.error for of in ended])
+
+
+def train_until(comm, fail, in_forward=False):
+    """Trains; `fail` is called with the ranks and the number of the step, in the hook or before it."""
+    model = make()
+    state, hook = spar.torch.ok_topk(comm, lambda step: (not in_forward and fail(comm, step)) or 0.1)
+    model.register_comm_hook(state, hook)
+    model.register_forward_pre_hook(lambda *_: fail(comm, state.step) if in_forward else None)
+    train(model, comm.rank, 20)
+
+
+def raise_on_one(comm, step):
+    if comm.rank == 1 and step == 2:
+        raise ZeroDivisionError("no density")
+
+
+def die(comm, step):
+    if comm.rank == 1 and step == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep_long(comm, step):
+    if comm.rank == 1 and step == 2:
+        time.sleep(12)
+    elif comm.rank == 0 and step == 2:
+        ranks.ready()
+
+
+def disagree(comm):
+    torch.manual_seed(0)
+    model = DDP(Net(), bucket_cap_mb=0.001 if comm.rank else 1, find_unused_parameters=True)
+    model.register_comm_hook(*spar.torch.ok_topk(comm, 0.1))
+    train(model, comm.rank, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
