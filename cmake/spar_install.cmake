@@ -31,6 +31,7 @@ foreach(kind IN ITEMS static shared)
   install(EXPORT spar-${kind}-targets NAMESPACE spar:: DESTINATION "${spar_package_dir}" COMPONENT libspar-dev)
 endforeach()
 install(FILES "${PROJECT_BINARY_DIR}/fortran/spar.f90" "${PROJECT_SOURCE_DIR}/src/fortran/spar_mpi.f90"
+              "${PROJECT_SOURCE_DIR}/src/fortran/spar_ucx.f90"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/spar" COMPONENT libspar-dev)
 
 configure_package_config_file(cmake/spar-config.cmake.in "${PROJECT_BINARY_DIR}/spar-config.cmake"

@@ -30,6 +30,6 @@ any_feedback<T, Index>::any_feedback(const Algorithm& algorithm, bool reject_nan
 #ifndef SPAR_COMPILED
 #include <spar/system/any/allreduce-inl.hpp>
 #include <spar/system/any/feedback-inl.hpp>
+#include <spar/system/any/group-inl.hpp>
 #include <spar/system/any/transport-inl.hpp>
-#include <spar/transport/any_group-inl.hpp>
 #endif

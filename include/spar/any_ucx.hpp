@@ -5,19 +5,24 @@
 #include <spar/any.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
 
-#include <span>
+#include <memory>
 
 namespace spar::inline v0_1 {
 
 /// Returns the rank of this process among those that `meeting` names, with the conditions and the errors of the
-/// constructor of `spar::ucx`. Collective over these ranks. Unless `hosts` is empty, writes to `hosts[r]`, for each
-/// rank r, the lowest rank on the same host (see `hosts_of`): with these numbers, an any_allreduce or an any_feedback
-/// uses the tree of the hosts. Throws `invalid_argument` if `hosts` has another length than the number of ranks.
-[[nodiscard]] any_transport any_ucx(const rendezvous& meeting = rendezvous::from_environment(),
-                                    std::span<rank_t> hosts = {});
+/// constructor of `spar::ucx`. Collective over these ranks.
+[[nodiscard]] any_transport any_ucx(const rendezvous& meeting = rendezvous::from_environment());
+
+/// Joins the ranks of a job when they call `grow` next, with the conditions and the errors of `ucx::join`. The job
+/// meets where `meeting` and the variables of the environment say.
+[[nodiscard]] any_transport any_ucx_join(const rendezvous_options& meeting = {});
+/// The same for a job that meets in `store`, a store that the program brings, with the errors of `ucx::join`. Of
+/// `meeting`, only the deadline and the network interface count.
+[[nodiscard]] any_transport any_ucx_join(const std::shared_ptr<rendezvous_store>& store,
+                                         const rendezvous_options& meeting = {});
 
 } // namespace spar::inline v0_1
 
 #ifndef SPAR_COMPILED
-#include <spar/transport/ucx_any-inl.hpp>
+#include <spar/system/any/ucx-inl.hpp>
 #endif

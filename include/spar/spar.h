@@ -10,7 +10,8 @@
 //   Different communicators are independent of each other.
 // - Counts, dimensions and indices are signed 64-bit integers or, inside of arrays, integers of 32 or 64 bits.
 // - All ranks of a communicator make the same collective calls in the same order.
-// - After an error other than SPAR_ERR_INVALID_ARGUMENT, free the communicator; no collective works on it any more.
+// - After an error other than SPAR_ERR_INVALID_ARGUMENT, no collective works on the communicator any more: free it, or
+//   go on with the ranks that are left by `spar_comm_shrink`.
 #pragma once
 
 #include <stdint.h>
@@ -101,7 +102,8 @@ const char* spar_error_text(spar_comm comm);
 /// @}
 
 /// \name Communicators
-/// Communicators of MPI are made by `spar_comm_from_mpi` in <spar/spar_mpi.h>.
+/// Communicators of MPI are made by `spar_comm_from_mpi` in <spar/spar_mpi.h>, and those of processes without MPI by
+/// the functions of <spar/spar_ucx.h>.
 /// @{
 /// Creates a communicator of `ranks` threads of this program: comms[r], of `ranks` handles, is for the thread that is
 /// rank r. The program starts the threads, and frees each handle.
@@ -113,6 +115,19 @@ int spar_run_threads(int ranks, int (*program)(spar_comm comm, void* context), v
 /// Divides the communicator: a collective call. Ranks with the same `colour`, which is at least 0, form a new
 /// communicator, in the order of their `key` and then of their old rank.
 int spar_comm_split(spar_comm comm, int colour, int key, spar_comm* part);
+/// Makes a communicator of the ranks that go on after a failure, in their old order: a collective call of these ranks.
+/// Ends `comm`, unless it has ended already, so that the other ranks learn that they must call it, too. Waits for each
+/// rank until it has left, its process or program has ended, or it has been silent for the deadline of `comm`. Then
+/// free `comm`. Errors: SPAR_ERR_PEER_FAILED if this rank comes too late, and the others go on without it;
+/// SPAR_ERR_INVALID_ARGUMENT for a second call, and for communicators of MPI; SPAR_ERR_TRANSPORT if UCX fails or the
+/// processes can no longer reach the store where they met.
+int spar_comm_shrink(spar_comm comm, spar_comm* rest);
+/// Lets processes join that have called `spar_comm_join`: makes a communicator of the ranks of `comm`, in their order,
+/// and of those processes behind them, whose hosts are those on which the ranks run. Sets `wider` to NULL if nobody
+/// asks to join. A collective call, in the time of a broadcast if nobody does. `comm` remains as it is. Errors:
+/// SPAR_ERR_INVALID_ARGUMENT unless the processes run without MPI; SPAR_ERR_PEER_FAILED on all ranks if one of them
+/// fails meanwhile: then call `spar_comm_shrink`; SPAR_ERR_TRANSPORT as `spar_comm_shrink`.
+int spar_comm_grow(spar_comm comm, spar_comm* wider);
 /// This rank, from 0 to size - 1.
 int spar_comm_rank(spar_comm comm, int* rank);
 /// The number of ranks.
@@ -121,7 +136,7 @@ int spar_comm_size(spar_comm comm, int* size);
 int spar_comm_set_deadline(spar_comm comm, double seconds);
 /// Sets the hosts for compositions over a tree, such as "flexreduce", that are made later: ranks r with equal hosts[r]
 /// share a host. The numbers are the same on all ranks. Without this function, ranks of MPI have the hosts on which
-/// they run, ranks of threads share one host, and a part of a communicator has the hosts of its ranks.
+/// they run, and ranks of threads share one host. A part of a communicator has the hosts of its ranks.
 int spar_comm_set_hosts(spar_comm comm, const int hosts[]);
 /// The statistics of the call on `comm` that has ended last.
 int spar_comm_last_call(spar_comm comm, spar_statistics* statistics);

@@ -41,6 +41,15 @@ typedef struct spar_store {
 /// disagree on their number, a rank or the version; SPAR_ERR_TRANSPORT if a function of the store or UCX fails.
 int spar_comm_from_store(const spar_store* store, int rank, int ranks, spar_comm* comm);
 
+/// Joins the processes of a job when they call `spar_comm_grow` next, and makes the communicator that they get, of
+/// which this process is one of the last ranks. Reads the variables of `spar_comm_from_environment` but those that name
+/// a rank. Waits as long as that function. Errors: SPAR_ERR_INVALID_ARGUMENT if a variable is missing or malformed;
+/// SPAR_ERR_TIMEOUT if rank 0 does not listen or no rank calls `spar_comm_grow` in time; SPAR_ERR_MISMATCH if the job
+/// has another identity, secret or version; SPAR_ERR_TRANSPORT if the job ends meanwhile, or UCX fails.
+int spar_comm_join(spar_comm* comm);
+/// The same for processes that meet in `store`, for at most 300 s.
+int spar_comm_join_store(const spar_store* store, spar_comm* comm);
+
 #ifdef __cplusplus
 }
 #endif

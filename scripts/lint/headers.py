@@ -15,9 +15,10 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
 LONGEST, LONGEST_MEDIAN, WIDEST = 450, 150, 120
 GUARD = "spar/core/compiler.hpp"  # says in one sentence with which options no header would compile
 SLOW = "iostream regex functional ranges random format chrono thread condition_variable memory".split()
-# Take a shared_ptr; programs over MPI or threads do not include these headers.
+# Take a shared_ptr; programs over MPI or threads do not include these headers, except for any_compose.hpp.
 SHARING = ("include/spar/rendezvous/", "include/spar/pmix.hpp", "include/spar/transport/ucx",
-           "include/spar/system/ucx_")
+           "include/spar/system/ucx_", "include/spar/any_ucx.hpp", "include/spar/system/any/ucx",
+           "include/spar/system/any/group-inl.hpp")
 ROOT_HEADER = "include/spar/spar.hpp"  # which most programs include
 ALGOBASE = "include/spar/core/util/algobase.hpp"  # includes <algorithm> if there is nothing faster
 MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

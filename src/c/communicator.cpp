@@ -1,81 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The communicators of the C interface over threads, and what all communicators have in common.
+// The communicators of the C interface over threads, and the functions of all communicators.
 #include "communicator.hpp"
 
 #include "arguments.hpp"
 
 #include <spar/core/util/checked_cast.hpp>
 #include <spar/system/collectives.hpp>
-#include <spar/transport/threads.hpp>
+#include <spar/transport/any.hpp>
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <mutex>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace spar::inline v0_1::c {
 
 namespace {
-
-/// A group of threads, and the groups into which its ranks are dividing it.
-struct thread_ranks {
-  explicit thread_ranks(rank_t ranks) : group(ranks) {}
-
-  /// Returns the group of the ranks that make the division `number` with the same `colour`, which are `ranks` ranks.
-  std::shared_ptr<thread_ranks> part(std::uint64_t number, int colour, rank_t ranks) {
-    const std::lock_guard lock(mutex);
-    auto& found = parts[{number, colour}];
-    if (found.first == nullptr) found.first = std::make_shared<thread_ranks>(ranks);
-    const std::shared_ptr<thread_ranks> own = found.first;
-    if (++found.second == ranks) parts.erase({number, colour});
-    return own;
-  }
-
-  thread_group group;
-  std::mutex mutex;
-  std::map<std::pair<std::uint64_t, int>, std::pair<std::shared_ptr<thread_ranks>, rank_t>> parts;
-};
-
-class threads_communicator final : public communicator {
- public:
-  threads_communicator(std::shared_ptr<thread_ranks> ranks, rank_t rank, std::vector<rank_t> hosts)
-      : ranks_(std::move(ranks)), net_(ranks_->group.rank(rank)) {
-    set_hosts(std::move(hosts));
-  }
-  /// A rank of threads that share a host.
-  threads_communicator(const std::shared_ptr<thread_ranks>& ranks, rank_t rank)
-      : threads_communicator(ranks, rank, std::vector<rank_t>(static_cast<std::size_t>(ranks->group.size()))) {}
-
-  any_transport& net() noexcept override { return net_; }
-  std::shared_ptr<communicator> split(int colour, int key) override {
-    const rank_t size = net_.size();
-    std::vector<std::array<std::int64_t, 2>> all(static_cast<std::size_t>(size));
-    all[static_cast<std::size_t>(net_.rank())] = {colour, key};
-    allgather(net_, std::span(all.front().data(), 2 * all.size()));
-    std::vector<std::pair<std::int64_t, rank_t>> members; // the ranks of the part in their order
-    for (rank_t r = 0; r < size; ++r) {
-      const auto& [theirs, its_key] = all[static_cast<std::size_t>(r)];
-      if (theirs == colour) members.emplace_back(its_key, r);
-    }
-    std::sort(members.begin(), members.end());
-    const auto self = std::find(members.begin(), members.end(), std::pair(std::int64_t{key}, net_.rank()));
-    std::vector<rank_t> part_hosts;
-    for (const auto& [its_key, r] : members) part_hosts.push_back(hosts()[static_cast<std::size_t>(r)]);
-    return std::make_shared<threads_communicator>(
-        ranks_->part(divisions_++, colour, static_cast<rank_t>(members.size())),
-        static_cast<rank_t>(self - members.begin()), std::move(part_hosts));
-  }
-  void leave() noexcept override {
-    if (!net_.port().node().busy()) ranks_->group.rank(net_.rank()).port().leave();
-  }
-
- private:
-  std::shared_ptr<thread_ranks> ranks_;
-  any_transport net_;
-  std::uint64_t divisions_ = 0;
-};
 
 /// Frees the communicator `comm` at its end, unless the program has done so.
 struct freed_at_end {
@@ -102,10 +45,10 @@ int spar_comm_from_threads(int ranks, spar_comm comms[]) {
     if (ranks < 1) raise<invalid_argument>({"'ranks' is ", ranks, "; expected at least 1"});
     check_pointer(comms, "comms");
     std::fill_n(comms, ranks, nullptr);
-    const auto group = std::make_shared<thread_ranks>(ranks);
+    any_group group = any_group::threads(ranks);
     try {
       for (rank_t r = 0; r < ranks; ++r)
-        comms[r] = handle_for<spar_comm>(std::make_shared<threads_communicator>(group, r));
+        comms[r] = handle_for<spar_comm>(std::make_shared<communicator>(std::move(group.rank(r))));
     } catch (...) {
       for (rank_t r = 0; r < ranks; ++r) (void)spar_comm_free(&comms[r]);
       throw;
@@ -117,14 +60,14 @@ int spar_run_threads(int ranks, int (*program)(spar_comm comm, void* context), v
   return guarded(__func__, nullptr, [&] {
     if (ranks < 1) raise<invalid_argument>({"'ranks' is ", ranks, "; expected at least 1"});
     check_pointer(program, "program");
-    const auto group = std::make_shared<thread_ranks>(ranks);
-    group->group.run([&](threads& net) {
-      const freed_at_end its(handle_for<spar_comm>(std::make_shared<threads_communicator>(group, net.rank())));
+    any_group::threads(ranks).run([&](any_transport& net) {
+      const auto on = std::make_shared<communicator>(std::move(net));
+      const freed_at_end its(handle_for<spar_comm>(on));
       const int status = program(its.comm, context);
-      if (status != SPAR_SUCCESS)
-        throw program_failed(
-            status, sentence("the program of rank ", net.rank(), " returned ", status, ": ", spar_error_text(its.comm))
-                        .c_str());
+      if (status == SPAR_SUCCESS) return;
+      const std::string why = sentence("the program of rank ", on->net().rank(), " returned ", status, ": ", on->text);
+      on->net().abort(why); // before the other ranks learn that this one has left
+      throw program_failed(status, why.c_str());
     });
   });
 }
@@ -134,7 +77,29 @@ int spar_comm_split(spar_comm comm, int colour, int key, spar_comm* part) {
     const auto on = open_communicator(comm);
     begin_output(part, "part");
     if (colour < 0) raise<invalid_argument>({"'colour' is ", colour, "; expected at least 0"});
-    *part = handle_for<spar_comm>(on->split(colour, key));
+    auto made = std::make_shared<communicator>(on->net().split(colour, key), on->check_open);
+    std::vector<rank_t> hosts(static_cast<std::size_t>(made->net().size()));
+    hosts[static_cast<std::size_t>(made->net().rank())] = on->hosts()[static_cast<std::size_t>(on->net().rank())];
+    allgather(made->net(), std::span(hosts));
+    made->set_hosts(std::move(hosts));
+    *part = handle_for<spar_comm>(std::move(made));
+  });
+}
+
+int spar_comm_shrink(spar_comm comm, spar_comm* rest) {
+  return guarded(__func__, comm, [&] {
+    const auto on = open_communicator(comm);
+    begin_output(rest, "rest");
+    *rest = handle_for<spar_comm>(std::make_shared<communicator>(on->net().shrink(), on->check_open));
+  });
+}
+
+int spar_comm_grow(spar_comm comm, spar_comm* wider) {
+  return guarded(__func__, comm, [&] {
+    const auto on = open_communicator(comm);
+    begin_output(wider, "wider");
+    if (std::optional<any_transport> net = on->net().grow())
+      *wider = handle_for<spar_comm>(std::make_shared<communicator>(*std::move(net), on->check_open));
   });
 }
 
@@ -192,7 +157,7 @@ int spar_comm_abort(spar_comm comm, const char* reason) {
 int spar_comm_free(spar_comm* comm) {
   return guarded(__func__, nullptr, [&] {
     check_pointer(comm, "comm");
-    if (*comm != nullptr) take<communicator>(comm, "comm")->leave();
+    if (*comm != nullptr) detail::any_access::rank(take<communicator>(comm, "comm")->net())->depart();
   });
 }
 

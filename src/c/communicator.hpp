@@ -14,20 +14,20 @@
 
 namespace spar::inline v0_1::c {
 
-/// One rank of a communicator of C, which a transport derives from.
-class communicator : public object {
+/// One rank of a communicator of C.
+class communicator final : public object {
  public:
   static constexpr kind handles = kind::communicator;
   static constexpr std::size_t longest_text = 2048;
+  using check = void();
+
+  /// `open` throws `invalid_argument` if the layer below has ended.
+  explicit communicator(
+      any_transport net, check* open = [] {})
+      : check_open(open), net_(std::move(net)), hosts_(net_.hosts().begin(), net_.hosts().end()) {}
 
   /// The rank, on which collectives run.
-  [[nodiscard]] virtual any_transport& net() noexcept = 0;
-  /// See `spar_comm_split`.
-  [[nodiscard]] virtual std::shared_ptr<communicator> split(int colour, int key) = 0;
-  /// Throws `invalid_argument` if the layer below has ended.
-  virtual void check_open() const {}
-  /// Called when the program frees its handle: no further call will start.
-  virtual void leave() noexcept {}
+  [[nodiscard]] any_transport& net() noexcept { return net_; }
 
   /// The number of the host of each rank, for compositions over a tree.
   [[nodiscard]] const std::vector<rank_t>& hosts() const noexcept { return hosts_; }
@@ -36,10 +36,12 @@ class communicator : public object {
     plans = nullptr;
   }
 
+  check* const check_open;
   char text[longest_text] = "";  ///< about the last call that failed
   std::shared_ptr<object> plans; ///< for the tree of the hosts, once a composition has needed them
 
  private:
+  any_transport net_;
   std::vector<rank_t> hosts_;
 };
 

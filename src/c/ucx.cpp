@@ -5,8 +5,7 @@
 
 #include <spar/spar_ucx.h>
 
-#include <spar/transport/any.hpp>
-#include <spar/transport/ucx.hpp>
+#include <spar/any_ucx.hpp>
 
 #include <exception>
 #include <memory>
@@ -17,23 +16,6 @@
 namespace spar::inline v0_1::c {
 
 namespace {
-
-class ucx_communicator final : public communicator {
- public:
-  explicit ucx_communicator(const rendezvous& meeting) : ucx_(meeting), net_(ucx_) { set_hosts(hosts_of(ucx_)); }
-  ucx_communicator(ucx& whole, int colour, int key) : ucx_(whole.split(colour, key)), net_(ucx_) {
-    set_hosts(hosts_of(ucx_));
-  }
-
-  any_transport& net() noexcept override { return net_; }
-  std::shared_ptr<communicator> split(int colour, int key) override {
-    return std::make_shared<ucx_communicator>(ucx_, colour, key);
-  }
-
- private:
-  ucx ucx_;
-  any_transport net_;
-};
 
 /// The store of a program in C.
 class store_of_c final : public rendezvous_store {
@@ -94,22 +76,41 @@ class store_of_c final : public rendezvous_store {
 
 using namespace spar::c;
 
-extern "C" {
+namespace {
 
-int spar_comm_from_environment(spar_comm* comm) {
-  return guarded(__func__, nullptr, [&] {
+/// The call `function` of the C interface, which makes a communicator of what `make()` returns.
+template <class Make>
+int make_communicator(const char* function, spar_comm* comm, const Make& make) noexcept {
+  return guarded(function, nullptr, [&] {
     begin_output(comm, "comm");
-    *comm = handle_for<spar_comm>(std::make_shared<ucx_communicator>(spar::rendezvous::from_environment()));
+    *comm = handle_for<spar_comm>(std::make_shared<communicator>(make()));
   });
 }
 
+std::shared_ptr<store_of_c> shared_store(const spar_store* store) {
+  check_pointer(store, "store");
+  return std::make_shared<store_of_c>(*store);
+}
+
+} // namespace
+
+extern "C" {
+
+int spar_comm_from_environment(spar_comm* comm) {
+  return make_communicator(__func__, comm, [] { return spar::any_ucx(); });
+}
+
 int spar_comm_from_store(const spar_store* store, int rank, int ranks, spar_comm* comm) {
-  return guarded(__func__, nullptr, [&] {
-    begin_output(comm, "comm");
-    check_pointer(store, "store");
-    const spar::rendezvous meeting(std::make_shared<store_of_c>(*store), rank, ranks);
-    *comm = handle_for<spar_comm>(std::make_shared<ucx_communicator>(meeting));
-  });
+  return make_communicator(__func__, comm,
+                           [&] { return spar::any_ucx(spar::rendezvous(shared_store(store), rank, ranks)); });
+}
+
+int spar_comm_join(spar_comm* comm) {
+  return make_communicator(__func__, comm, [] { return spar::any_ucx_join(); });
+}
+
+int spar_comm_join_store(const spar_store* store, spar_comm* comm) {
+  return make_communicator(__func__, comm, [&] { return spar::any_ucx_join(shared_store(store)); });
 }
 
 } // extern "C"

@@ -6,13 +6,15 @@
 #include <spar/spar_mpi.h>
 
 static int over_mpi(void) {
-  spar_comm comm = NULL;
+  spar_comm comm = NULL, other = NULL;
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "MPI_COMM_NULL", spar_comm_from_mpi(MPI_COMM_NULL, &comm));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'comm' is NULL", spar_comm_from_mpi(MPI_COMM_WORLD, NULL));
   OK(spar_comm_from_mpi(MPI_COMM_WORLD, &comm));
   OK(all_functions(comm, &ranks));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "it is a rank of mpi", spar_comm_shrink(comm, &other));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "it is a rank of mpi", spar_comm_grow(comm, &other));
   OK(spar_comm_free(&comm));
   OK(spar_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_SELF), &comm));
   ranks = 1;

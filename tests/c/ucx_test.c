@@ -115,11 +115,40 @@ static int in_own_store(void) {
   return of_first != 0 ? of_first : of_second;
 }
 
+static void* join(void* status) {
+  const spar_store store = {.context = &shared, .put = put, .wait = wait_for};
+  spar_comm comm = NULL;
+  int ranks = 2;
+  *(int*)status = spar_comm_join_store(&store, &comm) == SPAR_SUCCESS ? all_functions(comm, &ranks) : 101;
+  return spar_comm_free(&comm) == SPAR_SUCCESS ? NULL : status;
+}
+
+/* A thread joins a communicator of one rank. */
+static int grow_in_own_store(void) {
+  const spar_store store = {.context = &shared, .put = put, .wait = wait_for};
+  spar_comm comm = NULL, wider = NULL;
+  pthread_t second;
+  int of_second = -1, ranks = 2;
+  shared.count = 0; /* nobody uses it any more */
+  OK(spar_comm_from_store(&store, 0, 1, &comm));
+  OK(spar_comm_grow(comm, &wider));
+  CHECK(wider == NULL);
+  CHECK(pthread_create(&second, NULL, join, &of_second) == 0);
+  while (wider == NULL) OK(spar_comm_grow(comm, &wider));
+  OK(all_functions(wider, &ranks));
+  CHECK(pthread_join(second, NULL) == 0);
+  OK(spar_comm_free(&wider));
+  OK(spar_comm_free(&comm));
+  return of_second;
+}
+
 static int refused(void) {
   spar_store store = {.context = &unshared, .put = put, .wait = wait_for};
   spar_comm comm = NULL;
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'comm' is NULL", spar_comm_from_store(&store, 0, 1, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'store' is NULL", spar_comm_from_store(NULL, 0, 1, &comm));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'store' is NULL", spar_comm_join_store(NULL, &comm));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'comm' is NULL", spar_comm_join(NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "2", spar_comm_from_store(&store, 2, 2, &comm));
   store.put = NULL;
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'put' of 'store' is NULL", spar_comm_from_store(&store, 0, 1, &comm));
@@ -143,5 +172,6 @@ int main(void) {
   OK(all_functions(comm, &ranks));
   OK(spar_comm_free(&comm));
   status = refused();
-  return status != 0 ? status : in_own_store();
+  if (status == 0) status = in_own_store();
+  return status != 0 ? status : grow_in_own_store();
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Usage: fortran_test.py FOLDER LIBRARY [FLAVOUR LIBRARY]...
+"""Usage: fortran_test.py FOLDER LIBRARY [FLAVOUR LIBRARY | ucx LIBRARY]...
 
 Compiles the Fortran module in FOLDER and its test with gfortran, and links them with the compiled library. Then builds
-examples/fortran/charge.f90 with the compiler of each MPI library, and runs it on three ranks. Exit status 77 without
-gfortran."""
+examples/fortran/charge.f90 with the compiler of each MPI library, and runs it on three ranks; over UCX, ucx_test.f90.
+Exit status 77 without gfortran."""
 
 import pathlib
 import re
@@ -51,13 +51,22 @@ with tempfile.TemporaryDirectory() as name:
         status, said = run("./interface", cwd=work)
         expect(status == 0 and said.strip().endswith("all checks hold"), said)
 
-    for flavour, over_mpi in zip(flavours[::2], flavours[1::2]):
+    for flavour, transport in zip(flavours[::2], flavours[1::2]):
+        if flavour == "ucx":
+            status, said = run("gfortran", *WARNINGS, module, ROOT / "src/fortran/spar_ucx.f90",
+                               ROOT / "tests/fortran/ucx_test.f90", transport, library, "-lucp", "-lucs", "-lstdc++",
+                               "-ldl", "-lpthread", "-o", "ucx", cwd=work)
+            expect(status == 0, said)
+            if status == 0:
+                status, said = run(ROOT / "scripts/ranks", 3, work / "ucx", cwd=work)
+                expect(status == 0 and "all checks hold" in said, f"ucx: {status}: {said}")
+            continue
         compiler = shutil.which(f"mpif90.{flavour}")
         if not compiler:
             print(f"skipped: no mpif90.{flavour}")
             continue
         status, said = run(compiler, "-w", "-std=f2018", module, ROOT / "src/fortran/spar_mpi.f90",
-                           ROOT / "examples/fortran/charge.f90", over_mpi, library, "-lstdc++", "-lpthread", "-o",
+                           ROOT / "examples/fortran/charge.f90", transport, library, "-lstdc++", "-lpthread", "-o",
                            "charge", cwd=work)
         expect(status == 0, said)
         if status == 0:

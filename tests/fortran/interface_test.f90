@@ -203,7 +203,9 @@ contains
     integer, intent(in) :: rank, ranks
     integer(int32) :: x(10)
     integer(int64) :: first, last
-    integer :: r
+    integer :: r, stat
+    logical :: grown
+    character(200) :: text
     type(spar_comm) :: half
     call spar_block(10_int64, ranks, rank, first, last)
     x = -1
@@ -225,6 +227,8 @@ contains
     call spar_allreduce(half, x, op=spar_max)
     call check(modulo(x(1) - rank, 2) == 0 .and. x(1) >= ranks - 2, "split")
     call spar_comm_free(half)
+    call spar_comm_grow(comm, half, grown, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "threads") > 0 .and. .not. grown, "grow")
   end subroutine
 
   recursive subroutine own_operation(comm, ranks)

@@ -2,6 +2,7 @@
 // The types of <spar/any.hpp> over MPI have the bits and the traffic of the collectives that are templates.
 #include <spar/any_mpi.hpp>
 #include <spar/mpi.hpp>
+#include <spar/rendezvous/rendezvous.hpp>
 #include <spar/transport/any.hpp>
 
 #include <gtest/gtest.h>
@@ -9,7 +10,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,18 +50,80 @@ TEST(any_mpi, has_the_bits_and_the_traffic_of_a_communicator_that_is_known) {
 }
 
 TEST(any_mpi, keeps_a_residual_over_the_tree_of_the_hosts) {
-  spar::mpi world;
-  spar::any_transport net(world); // refers to the rank
-  std::vector<spar::rank_t> hosts(static_cast<std::size_t>(net.size()));
-  spar::any_hosts(MPI_COMM_WORLD, hosts);
-  EXPECT_EQ(hosts, spar::hosts_of(MPI_COMM_WORLD));
-  EXPECT_THROW(spar::any_hosts(MPI_COMM_WORLD, std::span(hosts).first(0)), spar::invalid_argument);
-  spar::any_feedback<float> reduce("tree_ok_topk:k=3", hosts);
+  spar::any_transport net = spar::any_mpi();
+  EXPECT_TRUE(std::ranges::equal(net.hosts(), spar::hosts_of(MPI_COMM_WORLD)));
+  spar::any_feedback<float> reduce("tree_ok_topk:k=3", net.hosts());
   std::vector<float> x(100);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
   const auto result = reduce.reduce(net, x);
   EXPECT_EQ(result.sum.dimension(), x.size());
   EXPECT_EQ(reduce.residual().size(), x.size());
+}
+
+float sum_of_ones(spar::any_transport& net) {
+  std::vector<float> x(3, 1);
+  spar::any_allreduce<float>{}(net, x);
+  return x[0];
+}
+
+TEST(any_mpi, is_divided) {
+  spar::any_transport net = spar::any_mpi();
+  for (const int colour : {0, net.rank() % 2}) { // also twice in the same way
+    spar::any_transport part = net.split(colour, -net.rank());
+    EXPECT_EQ(sum_of_ones(part), static_cast<float>(part.size()));
+    EXPECT_EQ(part.hosts().size(), static_cast<std::size_t>(part.size()));
+    if (colour == 0 && part.size() == net.size()) {
+      EXPECT_EQ(part.rank(), net.size() - 1 - net.rank());
+    }
+  }
+}
+
+/// A store for the ranks of this process, of which the others have none.
+class no_store final : public spar::rendezvous_store {
+ public:
+  std::string put(std::string_view key, std::string_view value) override {
+    return values_.try_emplace(std::string(key), value).first->second;
+  }
+  std::optional<std::string> wait(std::string_view key, double) override {
+    const auto found = values_.find(std::string(key));
+    return found == values_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+/// Each process has a communicator of its own, and goes on alone: shrink finds its rendezvous, also of a part.
+TEST(any_mpi, shrinks_by_the_rendezvous_of_its_maker) {
+  const spar::rendezvous meeting(std::make_shared<no_store>(), 0, 1);
+  spar::any_transport net = spar::any_mpi(MPI_COMM_SELF, meeting);
+  for (int i = 0; i < 2; ++i) {
+    net.set_deadline(20);
+    spar::any_transport rest = net.shrink();
+    EXPECT_TRUE(net.dead());
+    EXPECT_THROW((void)net.shrink(), spar::invalid_argument);
+    EXPECT_EQ(rest.deadline(), 20);
+    EXPECT_EQ(sum_of_ones(rest), 1);
+    spar::any_transport part = rest.split(3, 0);
+    net = part.shrink();
+  }
+  EXPECT_EQ(sum_of_ones(net), 1);
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const spar::invalid_argument& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(any_mpi, names_itself_where_it_cannot_shrink_or_grow) {
+  spar::any_transport net = spar::any_mpi();
+  EXPECT_NE(refusal([&] { (void)net.grow(); }).find("has no grow: it is a rank of mpi"), std::string::npos);
+  EXPECT_NE(refusal([&] { (void)net.shrink(); }).find("a rank of mpi without a rendezvous"), std::string::npos);
+  EXPECT_EQ(sum_of_ones(net), static_cast<float>(net.size()));
 }
 
 /// One object makes calls over all transports, which are in flight at the same time in each process.

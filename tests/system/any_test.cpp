@@ -269,6 +269,91 @@ TEST(any_transport, sets_the_network_and_leaves) {
   });
 }
 
+float sum_of_ones(spar::any_transport& net) {
+  std::vector<float> x(3, 1);
+  spar::any_allreduce<float>{}(net, x);
+  return x[0];
+}
+
+TEST(any_transport, is_divided_between_threads) {
+  for (const spar::rank_t ranks : all_ranks) {
+    spar::any_group group = spar::any_group::threads(ranks);
+    for (int run = 0; run < 2; ++run) {
+      group.run([&](spar::any_transport& net) {
+        net.set_network({.alpha = 2e-6});
+        for (const int colours : {1, 2, 2, 3}) {
+          spar::any_transport part = net.split(net.rank() % colours, -net.rank());
+          const spar::rank_t before = net.rank() / colours, behind = (ranks - 1 - net.rank()) / colours;
+          EXPECT_EQ(part.size(), before + 1 + behind);
+          EXPECT_EQ(part.rank(), behind);
+          EXPECT_EQ(part.network().alpha, 2e-6);
+          EXPECT_EQ(part.hosts().size(), static_cast<std::size_t>(part.size()));
+          EXPECT_EQ(sum_of_ones(part), static_cast<float>(part.size()));
+          spar::any_transport alone = part.split(part.rank(), 0);
+          part = std::move(alone); // ends the part on this rank
+          EXPECT_EQ(sum_of_ones(part), 1);
+        }
+        EXPECT_THROW((void)net.split(-1, 0), spar::invalid_argument);
+      });
+    }
+  }
+}
+
+/// A part whose rank is destroyed ends the calls of the others in it, as over MPI and UCX.
+TEST(any_transport, leaves_a_part_when_it_is_destroyed) {
+  spar::any_group::threads(2).run([](spar::any_transport& net) {
+    spar::any_transport part = net.split(0, 0);
+    if (net.rank() == 1) return;
+    EXPECT_THROW((void)sum_of_ones(part), spar::peer_failed);
+    spar::any_transport rest = part.shrink();
+    EXPECT_EQ(sum_of_ones(rest), 1);
+  });
+}
+
+TEST(any_transport, shrinks_between_threads) {
+  spar::any_group::threads(4).run([](spar::any_transport& net) {
+    net.set_deadline(20);
+    if (net.rank() == 1) return;
+    EXPECT_THROW((void)sum_of_ones(net), spar::peer_failed);
+    spar::any_transport rest = net.shrink();
+    EXPECT_EQ(rest.rank(), net.rank() == 0 ? 0 : net.rank() - 1);
+    EXPECT_EQ(sum_of_ones(rest), 3);
+    EXPECT_EQ(rest.deadline(), 20);
+    EXPECT_THROW((void)net.shrink(), spar::invalid_argument);
+    {
+      spar::any_transport part = rest.split(rest.rank() % 2, 0);
+      EXPECT_EQ(sum_of_ones(part), rest.rank() == 1 ? 1 : 2);
+    }
+    if (rest.rank() == 2) return;
+    EXPECT_THROW((void)sum_of_ones(rest), spar::peer_failed);
+    rest = rest.shrink();
+    EXPECT_EQ(sum_of_ones(rest), 2);
+  });
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const spar::invalid_argument& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(any_transport, names_the_transport_that_cannot_grow_or_shrink) {
+  const auto expect = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  spar::any_group threads = spar::any_group::threads(1), simulated = spar::any_group::simulated(1);
+  expect(refusal([&] { (void)threads.rank(0).grow(); }), "no grow: it is a rank of threads");
+  expect(refusal([&] { (void)simulated.rank(0).grow(); }), "no grow: it is a rank of sim");
+  expect(refusal([&] { (void)simulated.rank(0).shrink(); }), "no shrink: it is a rank of sim");
+  expect(refusal([&] { (void)simulated.rank(0).split(0, 0); }), "no split: it is a rank of sim");
+  spar::thread_group group(1);
+  spar::any_transport net(group.rank(0));
+  expect(refusal([&] { (void)net.shrink(); }), "no shrink: it refers to a rank of the program");
+}
+
 TEST(any_allreduce, runs_in_the_simulator) {
   const spar::any_allreduce<double> reduce;
   for (const spar::rank_t ranks : all_ranks) {

@@ -10,18 +10,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace {
 
 TEST(any_ucx, has_the_bits_and_the_traffic_of_a_communicator_that_is_known) {
   spar::ucx world(spar_test::meeting());
-  std::vector<spar::rank_t> hosts(static_cast<std::size_t>(world.size()), -1);
-  spar::any_transport net = spar::any_ucx(spar_test::meeting(), hosts);
+  spar::any_transport net = spar::any_ucx(spar_test::meeting());
   ASSERT_EQ(net.rank(), world.rank());
   ASSERT_EQ(net.size(), world.size());
-  EXPECT_EQ(hosts, spar::hosts_of(world));
+  EXPECT_TRUE(std::ranges::equal(net.hosts(), spar::hosts_of(world)));
   for (const std::size_t n : {std::size_t{2}, std::size_t{5000}}) {
     std::vector<float> x(n);
     for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i) / static_cast<float>(world.rank() + 3);
@@ -43,10 +44,46 @@ TEST(any_ucx, has_the_bits_and_the_traffic_of_a_communicator_that_is_known) {
   }
 }
 
-TEST(any_ucx, refuses_room_for_another_number_of_hosts) {
-  std::vector<spar::rank_t> hosts(static_cast<std::size_t>(spar_test::meeting().size()) + 1);
-  const auto [text, seconds] = spar_test::ending_of([&] { (void)spar::any_ucx(spar_test::meeting(), hosts); });
-  EXPECT_NE(text.find("got room for " + std::to_string(hosts.size())), std::string::npos) << text;
+float sum_of_ones(spar::any_transport& net) {
+  std::vector<float> x(3, 1);
+  spar::any_allreduce<float>{}(net, x);
+  return x[0];
+}
+
+/// Parts, one that shrinks, and one that grows by a process that joins: rank 0 of the part leaves and joins again.
+TEST(any_ucx, is_divided_shrinks_and_grows) {
+  spar::any_transport net = spar::any_ucx(spar_test::meeting());
+  spar::any_transport part = net.split(net.rank() % 2, 0);
+  EXPECT_EQ(part.size(), (net.size() + 1 - net.rank() % 2) / 2);
+  EXPECT_EQ(sum_of_ones(part), static_cast<float>(part.size()));
+  EXPECT_FALSE(part.grow().has_value());
+
+  net.set_deadline(20);
+  spar::any_transport rest = net.shrink();
+  EXPECT_TRUE(net.dead());
+  EXPECT_THROW((void)net.shrink(), spar::invalid_argument);
+  EXPECT_EQ(rest.size(), net.size());
+  EXPECT_EQ(rest.deadline(), 20);
+  EXPECT_EQ(sum_of_ones(rest), static_cast<float>(net.size()));
+
+  // A thread of the last rank joins, as another process would.
+  std::thread joining;
+  const bool last = rest.rank() == rest.size() - 1;
+  const spar::rank_t wider_size = rest.size() + 1;
+  if (last) {
+    joining = std::thread([wider_size] {
+      spar::any_transport joined = spar::any_ucx_join({.deadline = 60});
+      EXPECT_EQ(joined.rank(), wider_size - 1);
+      EXPECT_EQ(joined.hosts().size(), static_cast<std::size_t>(wider_size));
+      EXPECT_EQ(sum_of_ones(joined), static_cast<float>(wider_size));
+    });
+  }
+  std::optional<spar::any_transport> wider;
+  while (!wider) wider = rest.grow();
+  EXPECT_EQ(wider->rank(), rest.rank());
+  EXPECT_EQ(sum_of_ones(*wider), static_cast<float>(wider_size));
+  EXPECT_EQ(sum_of_ones(rest), static_cast<float>(rest.size())); // remains as it is
+  if (last) joining.join();
 }
 
 } // namespace

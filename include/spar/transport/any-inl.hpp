@@ -4,6 +4,8 @@
 
 #include <spar/transport/any.hpp>
 
+#include <optional>
+#include <span>
 #include <string_view>
 
 namespace spar::inline v0_1 {
@@ -34,6 +36,22 @@ SPAR_INLINE void any_transport::set_checksums(bool on) { port().node().set_check
 SPAR_INLINE bool any_transport::checksums() const noexcept { return port().node().checksums(); }
 
 SPAR_INLINE const network_model& any_transport::network() const noexcept { return port().node().network(); }
+
+SPAR_INLINE std::span<const rank_t> any_transport::hosts() const noexcept { return rank_->hosts; }
+
+SPAR_INLINE any_transport any_transport::split(int colour, int key) { return any_transport(rank_->split(colour, key)); }
+SPAR_INLINE any_transport any_transport::shrink() {
+  if (rank_->shrunk)
+    raise<invalid_argument>({"this rank has called shrink before; go on with the communicator that it returned"});
+  any_transport rest(rank_->shrink());
+  rank_->shrunk = true;
+  return rest;
+}
+SPAR_INLINE std::optional<any_transport> any_transport::grow() {
+  detail::any_rank* const wider = rank_->grow();
+  if (wider == nullptr) return std::nullopt;
+  return any_transport(wider);
+}
 
 SPAR_INLINE bool any_transport::dead() const noexcept { return port().node().dead(); }
 SPAR_INLINE rank_t any_transport::failed_rank() const noexcept { return port().node().failure().failed_rank(); }

@@ -10,8 +10,10 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace spar::inline v0_1 {
 
@@ -31,9 +33,10 @@ class any_port {
   template <transport Net>
   explicit any_port(Net& inner) noexcept : inner_(&inner), node_(&inner.node()), functions_(&functions_of<Net>) {
     using receiving = decltype(inner.receive(std::declval<message_buffer&>(), rank_t(), tag_t()));
-    static_assert(!std::is_void_v<typename detail::record_of<receiving>::type> && !device_bound_transport<Net>,
-                  "an any_transport wraps threads, mpi or sim, and cannot wrap a decorator: let the decorator wrap an "
-                  "any_transport");
+    static_assert(
+        !std::is_void_v<typename detail::record_of<receiving>::type> && !device_bound_transport<Net>,
+        "an any_transport wraps threads, mpi, ucx or sim, and cannot wrap a decorator: let the decorator wrap an "
+        "any_transport");
   }
 
   [[nodiscard]] rank_t rank() const noexcept { return node_->rank(); }
@@ -127,23 +130,54 @@ namespace detail {
 /// The rank of an any_transport. A class that derives from this one may also own the rank.
 class any_rank {
  public:
+  /// `only` says why this rank makes no other communicators.
   template <transport Net>
-  explicit any_rank(Net& net) noexcept : port(net) {}
+  explicit any_rank(Net& net, const char* only = "it refers to a rank of the program, which may have one") noexcept
+      : port(net), only_(only) {}
   any_rank(const any_rank&) = delete;
   virtual ~any_rank() {
     link& handles = port.node().calls().handles();
     if (&handles.after() != &handles) end_calls(port);
   }
 
+  // See any_transport. The new ranks belong to the caller.
+  virtual any_rank* split(int, int) { refuse("split", only_); }
+  virtual any_rank* shrink() { refuse("shrink", only_); }
+  virtual any_rank* grow() { refuse("grow", only_); } // null if nobody asks to join
+  /// Tells the other ranks that this one makes no further calls, if the transport needs that before the destruction.
+  virtual void depart() noexcept {}
+
   any_port port;
+  std::vector<rank_t> hosts;
+  bool shrunk = false; // whether `shrink` has returned another communicator
+
+ protected:
+  /// Throws the error of a `function` that this rank does not have.
+  [[noreturn, gnu::cold]] static void refuse(const char* function, const char* why) {
+    raise<invalid_argument>({"this any_transport has no ", function, ": ", why});
+  }
+
+ private:
+  const char* only_;
 };
 
-/// A rank of an any_transport that owns the communicator `Net`.
+/// A base class that owns a communicator, and destroys it after any_rank, the next base class, has ended the calls.
 template <class Net>
-class owned_rank : public Net, public any_rank {
+struct rank_owner {
+  explicit rank_owner(Net* net) noexcept : owned(net) {}
+  rank_owner(const rank_owner&) = delete;
+  ~rank_owner() { delete owned; }
+  Net* const owned;
+};
+
+/// A rank of an any_transport that owns the communicator `Net`, which `new` has made.
+template <class Net>
+class owned_rank : private rank_owner<Net>, public any_rank {
  public:
-  template <class... Args>
-  explicit owned_rank(Args&&... args) : Net(std::forward<Args>(args)...), any_rank(Net::port()) {}
+  explicit owned_rank(Net* net) : rank_owner<Net>(net), any_rank(net->port()) {}
+
+ protected:
+  [[nodiscard]] Net& net() const noexcept { return *this->owned; }
 };
 
 /// The ranks of an any_group.
@@ -160,6 +194,7 @@ class group_object {
 /// What makes an any_transport from a rank that it then owns.
 struct any_access {
   static any_transport transport(any_rank* rank) noexcept { return any_transport(rank); }
+  static any_rank* rank(const any_transport& net) noexcept { return net.rank_; } // null if taken over
 };
 
 } // namespace detail

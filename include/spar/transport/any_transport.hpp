@@ -7,6 +7,8 @@
 #include <spar/core/address.hpp>
 #include <spar/core/statistics.hpp>
 
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -28,7 +30,7 @@ concept has_ranks = requires(Net& net) { net.rank(), net.size(), net.now(); };
 
 } // namespace detail
 
-/// A rank of `threads`, `mpi` or `sim`, whose type does not depend on the transport. Code that takes an
+/// A rank of `threads`, `mpi`, `ucx` or `sim`, whose type does not depend on the transport. Code that takes an
 /// `any_transport&` is compiled once and runs on every transport; in return, each send and each receive costs a few
 /// calls by pointer. A progress_thread polls. A decorator may wrap an any_transport, but an any_transport cannot wrap a
 /// decorator. To pass an any_transport to a collective that is a template, such as `spar::allreduce`, include
@@ -42,7 +44,12 @@ class any_transport {
   explicit any_transport(Net& net);
   /// Takes over the rank of `other`, which can then only be destroyed. Calls in flight continue.
   any_transport(any_transport&& other) noexcept : rank_(std::exchange(other.rank_, nullptr)) {}
-  any_transport& operator=(any_transport&&) = delete;
+  /// Ends all calls in flight on this rank, and takes over the rank of `other`, as in `net = net.shrink()`.
+  any_transport& operator=(any_transport&& other) noexcept {
+    any_transport before(std::move(*this));
+    rank_ = std::exchange(other.rank_, nullptr);
+    return *this;
+  }
   /// Ends all calls in flight on this rank.
   ~any_transport();
 
@@ -81,6 +88,25 @@ class any_transport {
   void set_network(const network_model& network);
   /// The network model by which spar chooses algorithms, equal on all ranks.
   [[nodiscard]] const network_model& network() const noexcept;
+
+  /// For each rank, the lowest rank on the same host: an argument of any_allreduce and any_feedback, which then use the
+  /// tree of the hosts. Empty for simulated ranks, and if this object refers to a rank of the program.
+  [[nodiscard]] std::span<const rank_t> hosts() const noexcept;
+
+  /// Returns a communicator of the ranks that pass the same `colour`, in ascending order of `key` and then of their old
+  /// rank. Collective over this communicator. Throws what the function `split` of the transport throws;
+  /// `invalid_argument` also for simulated ranks, and if this object refers to a rank of the program. Between threads,
+  /// throws `invalid_argument` if `colour` is negative, and the \ref call_errors.
+  [[nodiscard]] any_transport split(int colour, int key);
+  /// Returns a communicator of the ranks that go on after a failure: those that call `shrink`. Throws what the function
+  /// `shrink` of the transport throws; `invalid_argument` also for a second `shrink`, for simulated ranks, over MPI
+  /// without a rendezvous (see `any_mpi`), and if this object refers to a rank of the program.
+  [[nodiscard]] any_transport shrink();
+  /// Lets processes join that have called `any_ucx_join`: returns a communicator of the ranks of this one and, behind
+  /// them, of those processes; no value if nobody asks to join. Collective over this communicator, which remains as it
+  /// is. Throws what `ucx::grow` throws, and `invalid_argument` unless this is a rank of `any_ucx` or of
+  /// `any_ucx_join`, or a part or a successor of one.
+  [[nodiscard]] std::optional<any_transport> grow();
 
   /// Whether a rank of this communicator has failed, as far as this rank knows.
   [[nodiscard]] bool dead() const noexcept;

@@ -25,6 +25,7 @@ SPAR_INLINE void threads_port::wake() {
 }
 
 SPAR_INLINE void threads_port::leave() noexcept {
+  group_->depart(rank());
   const detail::rank_lock lock(shared());
   detail::tell_left(*this);
 }
@@ -197,6 +198,13 @@ SPAR_INLINE threads& thread_group::shrink(rank_t r, double seconds) {
   raise<peer_failed>({"rank ", r,
                       " (this rank) called shrink after another rank had waited for it until the deadline, ",
                       "so the others go on without it"});
+}
+
+SPAR_INLINE void thread_group::depart(rank_t r) noexcept {
+  const std::lock_guard lock(mutex_);
+  fate& own = fates_[static_cast<std::size_t>(r)];
+  if (own == fate::unknown) own = fate::lost;
+  fate_is_known_.notify_all();
 }
 
 SPAR_INLINE threads& thread_group::end(rank_t r) noexcept {

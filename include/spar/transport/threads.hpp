@@ -203,6 +203,8 @@ class thread_group {
   [[nodiscard, gnu::cold]] threads& survivor(rank_t r) noexcept;
   /// Returns the rank `r` among the ranks that call this function before `seconds` have passed. See `threads::shrink`.
   [[nodiscard, gnu::cold]] threads& shrink(rank_t r, double seconds);
+  /// Called when the rank `r` makes no further calls: no rank waits for it in `shrink`.
+  [[gnu::cold]] void depart(rank_t r) noexcept;
   /// Called when the program of the rank `r` has ended: no rank waits for it any more. Returns its last communicator.
   [[gnu::cold]] threads& end(rank_t r) noexcept;
   /// Forgets what the ranks have made of the group in the last run.
