@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Recipe for Conan 2: the headers, and the same CMake package as that of `cmake --install`. With the option `compiled`,
-also the compiled library, shared or static by the option `shared`, for each MPI library of the machine, too."""
+also the compiled library, shared or static by the option `shared`, for each MPI library of the machine, too, and with
+`ucx` for processes without MPI, over the UCX of the machine."""
 
 import os
 import re
@@ -18,8 +19,8 @@ class Spar(ConanFile):
     topics = ("mpi", "allreduce", "collectives", "header-only")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"compiled": [True, False], "shared": [True, False]}
-    default_options = {"compiled": False, "shared": False}
+    options = {"compiled": [True, False], "shared": [True, False], "ucx": [True, False]}
+    default_options = {"compiled": False, "shared": False, "ucx": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "scripts/preload", "src/*", "tools/*"
     no_copy_source = True
 
@@ -30,6 +31,7 @@ class Spar(ConanFile):
     def configure(self):
         if not self.options.compiled:
             del self.options.shared
+            del self.options.ucx  # the headers need none
             self.package_type = "header-library"
 
     def validate(self):
@@ -47,6 +49,8 @@ class Spar(ConanFile):
         if self.options.compiled:
             cmake.build(target="spar_compiled_shared" if self.options.shared else "spar_compiled")
             cmake.build(target="spar_compiled_mpi")
+            if self.options.ucx:
+                cmake.build(target="spar_compiled_ucx")
 
     def package(self):
         CMake(self).install()
@@ -56,7 +60,7 @@ class Spar(ConanFile):
             self.info.clear()
 
     def package_info(self):
-        # find_package reads spar's own files, which have the components compiled, mpi and perf.
+        # find_package reads spar's own files, which have the components compiled, mpi, ucx and perf.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = ["lib/cmake/spar"]
         self.cpp_info.bindirs = []

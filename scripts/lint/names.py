@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Declared names: no generic words in the namespace spar itself, and none of the words that the glossary replaced.
+Variables of the environment that headers, the library and the tools read: docs/stability.md names those of spar, and
+it or docs/guide/ranks.md those of others that headers read.
 
 names.py --list prints every name that is declared in the namespace spar.
 """
@@ -118,10 +120,37 @@ def faults(source):
                 yield number, f"{word} is no term of the field: {REPLACED[word]}"
 
 
+def variables(source):
+    """(line, name) for each variable of the environment that C++ code reads: what it passes to getenv or, if it passes
+    something else than a literal, each literal that may be the name of a variable."""
+    source = re.sub(r"//[^\n]*", "", source)
+    names = r'getenv\("(\w+)"'
+    if re.search(r"getenv\([^\")]", source):
+        names = r'"([A-Z][A-Z0-9_]{3,})"'
+    for match in re.finditer(names, source):
+        yield source[: match.start()].count("\n") + 1, match.group(1)
+
+
+def undocumented(variable, of_header, stability, ranks):
+    """The sentence about a variable that no page has; None if one has it."""
+    if not variable.startswith("SPAR_"):
+        pages, where = (stability + ranks if of_header else variable), "docs/guide/ranks.md or docs/stability.md"
+    else:
+        pages, where = stability, "docs/stability.md"
+    return None if re.search(rf"\b{variable}\b", pages) else f"{variable} is read, but {where} does not name it"
+
+
 def check():
     for name in tree.files(".hpp", ".cuh", under="include/"):
         for line, sentence in faults(tree.text(name)):
             yield name, line, sentence
+    stability, ranks = tree.text("docs/stability.md"), tree.text("docs/guide/ranks.md")
+    for folder in "include/", "src/", "tools/":
+        for name in tree.files(*tree.CPP, under=folder):
+            for line, variable in variables(tree.text(name)):
+                sentence = undocumented(variable, folder == "include/", stability, ranks)
+                if sentence:
+                    yield name, line, sentence
 
 
 def self_test():
@@ -147,6 +176,14 @@ def self_test():
     ]
     for source in allowed:
         yield f"refused: {source}", not list(faults(inside(source)))
+    read = [name for _, name in variables('// getenv("SPAR_A")\nstd::getenv("SPAR_B"); f("SPAR_C");')]
+    yield f"variables in literals: {read}", read == ["SPAR_B"]
+    read = list(variables('std::getenv(variable);\nf("SPAR_C", "abc");'))
+    yield f"variables in a table: {read}", read == [(2, "SPAR_C")]
+    for variable, of_header, refused in [("SPAR_A", True, False), ("SPAR_B", True, True), ("SPAR_A_B", False, True),
+                                         ("RANK", True, False), ("OTHER", True, True), ("OTHER", False, False)]:
+        sentence = undocumented(variable, of_header, "`SPAR_A`", "SPAR_B, RANK")
+        yield f"{variable}: {sentence}", refused == (sentence is not None)
     yield "accepted: a replaced word", len(list(faults(inside("void f() { int due = 1; }")))) == 1
     yield "refused: a replaced word in a comment", not list(faults(inside("void f(); // due")))
 
