@@ -279,8 +279,8 @@ MismatchError, PeerFailedError, TimeoutError or TransportError from the call.)")
            nb::sig("def broadcast(self, values: ArrayT, root: int = 0) -> ArrayT"),
            "Copies the values of the rank `root` to all ranks, in place. Returns values.")
       .def("reduce_scatter", &reduce_scatter, "values"_a.none(), "op"_a = "sum", "bounds"_a = nb::none(),
-           nb::sig("def reduce_scatter(self, values: ArrayT, op: str = 'sum', bounds: collections.abc.Sequence[int] | None = None) -> "
-                   "ArrayT"),
+           nb::sig("def reduce_scatter(self, values: ArrayT, op: str = 'sum', "
+                   "bounds: collections.abc.Sequence[int] | None = None) -> ArrayT"),
            R"(Reduces the values of all ranks in place, and returns this rank's block of them, a view of one dimension.
 
 The other values are unspecified afterwards. Rank r has block(values.size, self.size, r) or, with `bounds`, the elements

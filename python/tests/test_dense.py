@@ -98,6 +98,80 @@ def test_buffer_protocol():
     assert comm.reduce_scatter(values).tolist() == [1, 2]
 
 
+class OnlyDLPack:
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack():
+    (comm,) = spar.Communicator.threads(1)
+    array = np.array([1.0, 2])
+    values = OnlyDLPack(array)
+    assert comm.allreduce(values) is values
+    out = OnlyDLPack(np.zeros(2))
+    assert comm.allreduce(values, out=out) is out
+    assert out.array.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="values is not contiguous: its shape is .2., its strides"):
+        comm.allreduce(OnlyDLPack(np.zeros(4)[::2]))
+    array.setflags(write=False)
+    with pytest.raises(ValueError, match="values is read-only"):
+        comm.allreduce(values)
+    assert comm.allreduce(values, out=np.zeros(2)).tolist() == [1, 2]
+
+
+def test_jax():
+    jax = pytest.importorskip("jax")
+    (comm,) = spar.Communicator.threads(1)
+    values = jax.numpy.arange(3.0)
+    with pytest.raises(ValueError, match="values is read-only; pass a writable array or out="):
+        comm.allreduce(values)
+    assert comm.allreduce(values, out=np.empty(3, np.float32)).tolist() == [0, 1, 2]
+
+    @jax.jit
+    def doubled_sum(x):
+        result = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return 2 * jax.pure_callback(lambda x: comm.allreduce(np.array(x)), result, x)
+
+    assert doubled_sum(values).tolist() == [0, 2, 4]
+
+
+def test_torch():
+    torch = pytest.importorskip("torch")
+    (comm,) = spar.Communicator.threads(1)
+    for dtype in torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64:
+        values = torch.tensor([[1, -2], [3, 4]], dtype=dtype)
+        assert comm.allreduce(values) is values
+        assert values.tolist() == [[1, -2], [3, 4]]
+    with pytest.raises(ValueError, match=r"values requires a gradient; pass values.detach\(\)"):
+        comm.allreduce(torch.ones(3, requires_grad=True))
+    with pytest.raises(ValueError, match="values is not contiguous: its shape is .2, 2., its strides in elements"):
+        comm.allreduce(torch.ones(2, 2).t())
+    with pytest.raises(TypeError, match="values has elements of the type torch.uint8; expected float32"):
+        comm.allreduce(torch.ones(3, dtype=torch.uint8))
+    with pytest.raises(TypeError, match="values, of the type Tensor, does not give its memory through DLPack"):
+        comm.allreduce(torch.ones(3, device="meta"))
+
+
+def test_bfloat16_is_rounded_once():
+    torch = pytest.importorskip("torch")
+    parts = [torch.randn(500, generator=torch.Generator().manual_seed(rank)).bfloat16() for rank in range(2)]
+    expected = sum(part.float() for part in parts).bfloat16()
+    for out in False, True:
+        for result in spar.run_threads(
+            2,
+            lambda comm: comm.allreduce(
+                parts[comm.rank].clone(), out=torch.empty(500, dtype=torch.bfloat16) if out else None
+            ),
+        ):
+            assert torch.equal(result, expected)
+
+
 BAD_ARRAYS = [
     (None, TypeError, "values is of the type NoneType; expected a NumPy array"),
     ([1.0], TypeError, "values is of the type list; expected a NumPy array"),

@@ -95,15 +95,34 @@ def test_scipy():
             sum_ = comm.allreduce_sparse(kind(dense))
             assert type(sum_) is kind
             assert np.array_equal(sum_.toarray(), expected)
-        entries = np.array([1.0, 2, 4]), (np.array([5, 0, 5]),)  # unordered, and an index twice
-        vector = scipy.coo_array(entries, (n,))
-        sum_ = comm.allreduce_sparse(vector)
-        assert sum_.shape == (n,)
-        assert np.array_equal(sum_.toarray(), 3 * vector.toarray())
+        for indices in [5, 0, 5], [0, 5, 5], [5, 3, 0]:  # an index twice, and unordered
+            vector = scipy.coo_array((np.array([1.0, 2, 4]), (np.array(indices),)), (n,))
+            sum_ = comm.allreduce_sparse(vector)
+            assert sum_.shape == (n,)
+            assert np.array_equal(sum_.toarray(), 3 * vector.toarray())
 
     spar.run_threads(3, reduce)
     with pytest.raises(ValueError, match=r"vector has the shape \(2, 3\); expected \(n,\) or \(1, n\)"):
         spar.coalesce(scipy.csr_array(np.ones((2, 3))))
+
+
+def test_torch():
+    torch = pytest.importorskip("torch")
+
+    def reduce(comm):
+        for dtype in torch.float32, torch.bfloat16, torch.int64:
+            values = torch.tensor([1, 2, 4], dtype=dtype)
+            mine = torch.sparse_coo_tensor(torch.tensor([[5, comm.rank, 5]]), values, (9,))
+            sum_ = comm.allreduce_sparse(mine)
+            assert (sum_.is_sparse, sum_.is_coalesced(), sum_.dtype) == (True, True, dtype)
+            assert sum_.to_dense().tolist() == [2, 2, 0, 0, 0, 10, 0, 0, 0]
+        assert comm.start_allgather_sparse(mine).result()[1].to_dense().tolist() == [0, 2, 0, 0, 0, 5, 0, 0, 0]
+
+    spar.run_threads(2, reduce)
+    with pytest.raises(ValueError, match=r"vector has the shape \(2, 2\); expected one dimension"):
+        spar.coalesce(torch.eye(2).to_sparse())
+    with pytest.raises(TypeError, match="vector is of the type Tensor; expected"):
+        spar.coalesce(torch.ones(2))
 
 
 @pytest.mark.parametrize(
