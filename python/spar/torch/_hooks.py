@@ -2,11 +2,18 @@
 """Communication hooks for DistributedDataParallel and FSDP2."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+import spar
+
 from ._reduction import _FSDP, Reduction
+
+Density = float | Callable[[int], float]
+Hook = Callable[[Reduction, dist.GradBucket], torch.futures.Future[torch.Tensor]]
 
 
 def average_hook(state: Reduction, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -22,7 +29,9 @@ def average_hook(state: Reduction, bucket: dist.GradBucket) -> torch.futures.Fut
     return future
 
 
-def ok_topk(comm, density=0.01, *, store=None, **options):
+def ok_topk(
+    comm: spar.Communicator, density: Density = 0.01, *, store: str | None = None, **options: Any
+) -> tuple[Reduction, Hook]:
     """Ok-Topk with error feedback: about the ``density`` largest part of the entries of each bucket (Li and Hoefler,
     PPoPP 2022).
 
@@ -38,12 +47,14 @@ def ok_topk(comm, density=0.01, *, store=None, **options):
     return Reduction(comm, _by_density("ok_topk", density, store), **options), average_hook
 
 
-def topk(comm, density=0.01, *, store=None, **options):
+def topk(
+    comm: spar.Communicator, density: Density = 0.01, *, store: str | None = None, **options: Any
+) -> tuple[Reduction, Hook]:
     """The largest entries of each rank, summed by an allgather, with error feedback. As :func:`ok_topk` otherwise."""
     return Reduction(comm, _by_density("topka", density, store), **options), average_hook
 
 
-def two_shot(comm, bits=8, **options):
+def two_shot(comm: spar.Communicator, bits: int = 8, **options: Any) -> tuple[Reduction, Hook]:
     """All values in ``bits`` bits (2, 4 or 8; QSGD, Alistarh et al., NIPS 2017), by the schedule ``two_shot``.
 
     ``options`` are those of :class:`Reduction`; returns as :func:`ok_topk`.
@@ -53,7 +64,9 @@ def two_shot(comm, bits=8, **options):
     return compressed(comm, f"two_shot+qsgd:{bits}", **options)
 
 
-def compressed(comm, algorithm="ring+qsgd:8", *, feedback=False, **options):
+def compressed(
+    comm: spar.Communicator, algorithm: object = "ring+qsgd:8", *, feedback: bool = False, **options: Any
+) -> tuple[Reduction, Hook]:
     """Any composition, such as ``"ring+bf16"``, without error feedback by default.
 
     ``options`` are those of :class:`Reduction`; returns as :func:`ok_topk`.
@@ -61,7 +74,7 @@ def compressed(comm, algorithm="ring+qsgd:8", *, feedback=False, **options):
     return Reduction(comm, algorithm, feedback=feedback, **options), average_hook
 
 
-def register_fsdp(model, state):
+def register_fsdp(model: torch.nn.Module, state: Reduction) -> None:
     """Averages the gradient shards of ``model`` over the ranks of ``state.comm`` after each reduce-scatter.
 
     ``model`` is sharded by ``fully_shard`` over a mesh of one dimension, within a host for example; ``state.comm`` has

@@ -3,6 +3,8 @@
 
 import torch
 
+from ._reduction import Reduction
+
 
 class LocalSteps:
     """Averages the change of the parameters of ``optimizer`` every ``every`` steps (post-local SGD, Lin et al., ICLR
@@ -30,7 +32,13 @@ class LocalSteps:
         >>> local.average()
     """
 
-    def __init__(self, optimizer, state, every, outer=None):
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        state: Reduction,
+        every: int,
+        outer: torch.optim.Optimizer | None = None,
+    ):
         if every < 1:
             raise ValueError(f"every is {every}; expected at least 1 step")
         self.state = state
@@ -42,7 +50,7 @@ class LocalSteps:
         optimizer.register_step_post_hook(lambda *_: self._after_step())
 
     @torch.no_grad()
-    def average(self):
+    def average(self) -> None:
         """Averages now what the ranks have changed since the last average, as at the end of a training. All ranks call
         it."""
         change = [last - p for last, p in zip(self._last, self._parameters)]  # in the direction of a gradient

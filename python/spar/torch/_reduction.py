@@ -3,6 +3,8 @@
 
 import concurrent.futures
 import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy
 import torch
@@ -37,7 +39,15 @@ class Reduction:
     """
 
     def __init__(
-        self, comm, algorithm, *, feedback=True, warmup_steps=0, exclude=(), decay=1.0, sparse_algorithm=None
+        self,
+        comm: spar.Communicator,
+        algorithm: object | Callable[[int], object],
+        *,
+        feedback: bool = True,
+        warmup_steps: int = 0,
+        exclude: Iterable[Any] | Callable[[Any], bool] = (),
+        decay: float = 1.0,
+        sparse_algorithm: object = None,
     ):
         if not 0 <= decay <= 1:
             raise ValueError(f"decay is {decay}; expected a number from 0 to 1")
@@ -58,7 +68,9 @@ class Reduction:
 
     # ------------------------------------------------------------------------------------------------ reductions
 
-    def start(self, keys, values, sizes=None):
+    def start(
+        self, keys: Sequence[Any], values: torch.Tensor, sizes: Sequence[int] | None = None
+    ) -> torch.futures.Future[torch.Tensor]:
         """Starts to replace ``values`` by their average over the ranks.
 
         Args:
@@ -94,7 +106,7 @@ class Reduction:
         pendings[-1].add_done_callback(finish)  # the calls of a communicator end in their order
         return future
 
-    def wait(self):
+    def wait(self) -> None:
         """Waits for all reductions that were started; raises the first error.
 
         An interrupt (Ctrl-C) aborts the communicator, so that the other ranks learn of it.
@@ -104,16 +116,16 @@ class Reduction:
             for ended in flights:
                 ended.result()
 
-    def end_step(self):
+    def end_step(self) -> None:
         """Waits as :meth:`wait` does, and counts the step."""
         self.wait()
         self.step += 1
 
-    def told_to_peers(self):
+    def told_to_peers(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context whose exceptions abort the communicator, so that no other rank waits for this one."""
         return _ToldToPeers(self.comm)
 
-    def attach(self, optimizer):
+    def attach(self, optimizer: torch.optim.Optimizer) -> Any:
         """Averages the gradients of ``optimizer`` over the ranks at the beginning of each of its steps: a training
         without DDP. Parameters without a gradient count as zeros. Start with equal parameters on all ranks.
 
@@ -125,7 +137,7 @@ class Reduction:
         """
         return optimizer.register_step_pre_hook(lambda *_: self._average_gradients(optimizer))
 
-    def average(self, keys, tensors):
+    def average(self, keys: Sequence[Any], tensors: Sequence[torch.Tensor]) -> None:
         """Replaces ``tensors``, dense and of the shapes of ``keys``, by their averages, in buckets. Waits."""
         started = []
         for bucket in _buckets(tensors):
@@ -247,7 +259,7 @@ class Reduction:
         residual = torch.from_numpy(feedback.residual)
         return dict(zip(bucket[1], residual.split(sizes))) if len(residual) else {}
 
-    def state_dict(self, model):
+    def state_dict(self, model: torch.nn.Module) -> dict[str, Any]:
         """Returns this rank's residuals by the names of the parameters of ``model``, the step, and the number of ranks.
 
         Each rank saves its own. Call it between two steps.
@@ -263,7 +275,7 @@ class Reduction:
             "residuals": {names.get(key, key): residual.clone() for key, residual in residuals.items()},
         }
 
-    def load_state_dict(self, *saved, model):
+    def load_state_dict(self, *saved: dict[str, Any], model: torch.nn.Module) -> None:
         """Replaces the residuals and the step by what :meth:`state_dict` has returned on ranks of an earlier job. All
         ranks call it.
 
