@@ -47,14 +47,42 @@ def train(comm):
     return weights
 
 
+def train_by_reduce_scatter(comm):
+    model = net()
+    mesh = DeviceMesh("cpu", list(range(comm.size)))
+    calls = []
+
+    class Recording(spar.torch.ReduceScatter):
+        def __call__(self, *arguments, **options):
+            calls.append(options["op"])
+            return super().__call__(*arguments, **options)
+
+    for layer in model:
+        if isinstance(layer, torch.nn.Linear):
+            fully_shard(layer, mesh=mesh).set_custom_reduce_scatter(Recording(comm))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(batch(comm.rank, step)).square().mean().backward()
+        optimizer.step()
+    assert len(calls) == 6, calls
+    return [p.full_tensor().detach() for p in model.parameters()]
+
+
 class FsdpTest(unittest.TestCase):
     def test_all_entries_give_the_weights_of_one_process(self):
-        results = ranks.run(4, train)
+        self.assert_same_as_one_process(ranks.run(4, train))
+
+    def test_reduce_scatter(self):
+        self.assert_same_as_one_process(ranks.run(3, train_by_reduce_scatter))
+
+    def assert_same_as_one_process(self, results):
         model = net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(3):
             optimizer.zero_grad()
-            (sum(model(batch(rank, step)).square().mean() for rank in range(4)) / 4).backward()
+            losses = [model(batch(rank, step)).square().mean() for rank in range(len(results))]
+            (sum(losses) / len(losses)).backward()
             optimizer.step()
         for weights in results:
             for value, expected in zip(weights, model.parameters()):

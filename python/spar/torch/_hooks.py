@@ -2,7 +2,7 @@
 """Communication hooks for DistributedDataParallel and FSDP2."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import spar
 
-from ._reduction import _FSDP, Reduction
+from ._reduction import _FSDP, Reduction, _ToldToPeers
 
 Density = float | Callable[[int], float]
 Hook = Callable[[Reduction, dist.GradBucket], torch.futures.Future[torch.Tensor]]
@@ -93,6 +93,43 @@ def register_fsdp(model: torch.nn.Module, state: Reduction) -> None:
         raise ValueError("no module of the model is an FSDPModule; call fully_shard first")
     for name, module in modules:
         module.set_all_reduce_hook(functools.partial(_average_shard, state, seen, _FSDP + name))
+
+
+class ReduceScatter:
+    """The reduce-scatter of FSDP2 over the ranks of ``comm``, for ``FSDPModule.set_custom_reduce_scatter``: without
+    loss, and on the host.
+
+    Args:
+        comm (spar.Communicator): the ranks of the mesh, in its order.
+    """
+
+    def __init__(self, comm: spar.Communicator):
+        self._comm = comm
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Returns the memory of a call."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        """Reduces ``input_tensor``, whose values it overwrites, and leaves the block of this rank in
+        ``output_tensor``. Waits. ``op`` is ``ReduceOp.SUM`` or ``ReduceOp.AVG``."""
+        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            raise ValueError(f"the operation is {op}; expected ReduceOp.SUM or ReduceOp.AVG")
+        if group.size() != self._comm.size:
+            raise ValueError(f"the mesh has {group.size()} ranks, but the communicator has {self._comm.size}")
+        host = input_tensor.view(-1).to(
+            device="cpu", dtype=torch.float32 if input_tensor.dtype is torch.bfloat16 else input_tensor.dtype
+        )
+        with _ToldToPeers(self._comm):
+            block = self._comm.reduce_scatter(host.numpy(), "sum" if op == dist.ReduceOp.SUM else "average")
+        output_tensor.view(-1).copy_(torch.from_numpy(block))
 
 
 def _average_shard(state, seen, key, shard):
