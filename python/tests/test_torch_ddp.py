@@ -167,6 +167,11 @@ class FailureTest(unittest.TestCase):
         self.assertEqual((ended[1].kind, ended[1].error), ("ZeroDivisionError", "no density"))
         self.assert_others_know(ended, 1, "ZeroDivisionError: no density")
 
+    def test_a_rank_that_catches_the_error_of_its_hook(self):
+        ended = self.fail(catch_own_error)
+        self.assertEqual(ended[1].kind, "OSError", ended[1].trace)
+        self.assert_others_know(ended, 1, "ZeroDivisionError: no density")  # before the rank ends
+
     def test_a_rank_that_raises_outside_of_a_call(self):
         ended = self.fail(train_until, raise_on_one, True)
         self.assertEqual(ended[1].kind, "ZeroDivisionError", ended[1].trace)
@@ -180,7 +185,7 @@ class FailureTest(unittest.TestCase):
             self.assertIn("rank 1", ended[rank].error)
 
     def test_an_interrupt_while_a_rank_waits(self):
-        ended = self.fail(train_until, sleep_long, interrupt=0)
+        ended = self.fail(be_interrupted, interrupt=0)
         self.assertEqual(ended[0].kind, "KeyboardInterrupt", ended[0].trace)
         self.assertEqual(ended[2].kind, "PeerFailedError", ended[2].trace)
         self.assertRegex(ended[2].error, "rank 0 failed.*KeyboardInterrupt")
@@ -206,6 +211,14 @@ def raise_on_one(comm, step):
         raise ZeroDivisionError("no density")
 
 
+def catch_own_error(comm):
+    try:
+        train_until(comm, raise_on_one)
+    except ZeroDivisionError:
+        time.sleep(2)
+        raise OSError("much later")
+
+
 def die(comm, step):
     if comm.rank == 1 and step == 2:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -216,6 +229,15 @@ def sleep_long(comm, step):
         time.sleep(12)
     elif comm.rank == 0 and step == 2:
         ranks.ready()
+
+
+def be_interrupted(comm):
+    try:
+        train_until(comm, sleep_long)
+    except KeyboardInterrupt:
+        seconds = time.time() - os.path.getmtime(os.environ["READY"])
+        assert seconds < 8, f"noticed Ctrl-C after {seconds:.1f} s, when rank 1 has slept"
+        raise
 
 
 def disagree(comm):

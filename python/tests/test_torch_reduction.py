@@ -61,6 +61,18 @@ class ReductionTest(unittest.TestCase):
         for sent, _ in results:
             self.assertTrue(torch.equal(sent, results[0][0]))
 
+    def test_residuals_are_sent_in_another_bucket_and_at_another_density(self):
+        def train(comm):
+            of = model()
+            state, _ = spar.torch.ok_topk(comm, lambda step: 1.0 if step == 2 else 0.05)
+            sent = steps(comm, state, of, 2) + steps(comm, state, of, 1, first=2, order="bca")
+            return sum(sent), state.state_dict(of)["residuals"]
+
+        given = mean([sum(gradient(rank, step) for step in range(3)) for rank in range(2)])
+        for sent, residuals in spar.run_threads(2, train):
+            torch.testing.assert_close(sent, given)
+            self.assertEqual(float(all_of(residuals).abs().sum()), 0)
+
     def test_a_job_with_fewer_ranks_takes_over_the_residuals(self):
         def train(comm):
             of = model()
