@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as name:
 
     for flavour, transport in zip(flavours[::2], flavours[1::2]):
         if flavour == "ucx":
-            status, said = run("gfortran", *WARNINGS, module, ROOT / "src/fortran/spar_ucx.f90",
+            status, said = run("gfortran", *WARNINGS, "module.o", ROOT / "src/fortran/spar_ucx.f90",
                                ROOT / "tests/fortran/ucx_test.f90", transport, library, "-lucp", "-lucs", "-lstdc++",
                                "-ldl", "-lpthread", "-o", "ucx", cwd=work)
             expect(status == 0, said)
