@@ -25,7 +25,8 @@ from ._errors import (
 )
 from ._objects import ErrorFeedback, Partial, Presence
 from ._pending import Pending
-from ._spar import __version__, block, has_ucx
+from ._spar import block, has_ucx
+from ._spar import version as __version__
 from ._sparse import Sparse, coalesce
 
 __all__ = [

@@ -43,6 +43,12 @@ class Communicator(_spar.Communicator):
         return cls(_spar.handle_from_environment())
 
     @classmethod
+    def join(cls) -> Self:
+        """The communicator of a job that runs already, whose ranks call `grow`: this process becomes one of its last
+        ranks. Reads the variables of from_env but those that name a rank, and raises its errors."""
+        return cls(_spar.handle_of_joined())
+
+    @classmethod
     def from_torch(cls, group_or_store: Any = None, rank: int | None = None, size: int | None = None) -> Self:
         """The communicator of the processes of a group of torch.distributed, over UCX; None is the default group. A
         store of torch takes the place of a group with `rank` and `size`; no other communicator may use the same store:
@@ -59,6 +65,20 @@ class Communicator(_spar.Communicator):
     def threads(cls, n: int) -> list[Self]:
         """The communicators of `n` threads of this process: the r-th is for the thread that is rank r."""
         return [cls(handle) for handle in _spar.handles_of_threads(n)]
+
+    def shrink(self) -> Self:
+        """A communicator of the ranks that go on after one has failed, in their old order; closes this one. A
+        collective call of these ranks, which waits for each rank until it has left, its process has ended, or it has
+        been silent for the deadline. Raises PeerFailedError if the others go on without this rank."""
+        rest = type(self)(self._shrink())
+        self.close()
+        return rest
+
+    def grow(self) -> "Self | None":
+        """A communicator with the processes that have called `join`, behind the ranks of this one, or None if there are
+        none, in the time of a broadcast. A collective call. This communicator remains as it is."""
+        wider = self._grow()
+        return type(self)(wider) if wider else None
 
     def allreduce_sparse(self, vector: T, op: str = "sum", algorithm: object = None) -> T:
         """Reduces the sparse vectors of all ranks, and returns the same kind of vector: a spar.Sparse with ascending

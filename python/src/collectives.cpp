@@ -75,6 +75,7 @@ std::uintptr_t handle_by(const Make& make) {
 }
 
 std::uintptr_t handle_from_environment() { return handle_by(&spar_comm_from_environment); }
+std::uintptr_t handle_of_joined() { return handle_by(&spar_comm_join); }
 
 std::uintptr_t handle_from_store(nb::object put, nb::object wait, int rank, int size) {
   // Parts of the communicator may use the store as long as they exist, so stores are kept.
@@ -106,6 +107,7 @@ std::uintptr_t handle_from_store(nb::object put, nb::object wait, int rank, int 
   raise(SPAR_ERR_TRANSPORT, "this spar was built without UCX, over which processes communicate");
 }
 std::uintptr_t handle_from_environment() { refuse_processes(); }
+std::uintptr_t handle_of_joined() { refuse_processes(); }
 std::uintptr_t handle_from_store(nb::object, nb::object, int, int) { refuse_processes(); }
 #endif
 
@@ -196,6 +198,20 @@ std::uintptr_t split(communicator& self, int colour, int key) {
   return reinterpret_cast<std::uintptr_t>(part);
 }
 
+/// The communicator of the ranks that are left.
+std::uintptr_t shrink(communicator& self) {
+  spar_comm rest = nullptr;
+  self.run([&](spar_comm comm) { return spar_comm_shrink(comm, &rest); });
+  return reinterpret_cast<std::uintptr_t>(rest);
+}
+
+/// The communicator with those that have joined; 0 if nobody has.
+std::uintptr_t grow(communicator& self) {
+  spar_comm wider = nullptr;
+  self.run([&](spar_comm comm) { return spar_comm_grow(comm, &wider); });
+  return reinterpret_cast<std::uintptr_t>(wider);
+}
+
 nb::tuple last_call(const communicator& self) {
   spar_statistics s;
   check(spar_comm_last_call(self.handle(), &s));
@@ -234,6 +250,7 @@ void check_bounds(const communicator& of, const std::optional<std::vector<std::i
 void bind_communicator(nb::module_& module) {
   module.def("handles_of_threads", &handles_of_threads, "ranks"_a);
   module.def("handle_from_environment", &handle_from_environment);
+  module.def("handle_of_joined", &handle_of_joined);
   module.def("handle_from_store", &handle_from_store, "put"_a, "wait"_a, "rank"_a, "size"_a);
 #ifdef SPAR_PYTHON_UCX
   module.attr("has_ucx") = true;
@@ -249,8 +266,10 @@ void bind_communicator(nb::module_& module) {
       .def_prop_rw("deadline", &communicator::deadline, &communicator::set_deadline,
                    "For how many seconds a call waits for a message before it raises TimeoutError; 600 at first.")
       .def("_set_hosts", &set_hosts, "hosts"_a)
-      .def("_last_call", &last_call)
+      .def("_last_call", &last_call, nb::sig("def _last_call(self) -> tuple[int, int, int, int, int, float, float]"))
       .def("_split", &split, "colour"_a, "key"_a)
+      .def("_shrink", &shrink)
+      .def("_grow", &grow)
       .def("_begin_started", &communicator::begin_started)
       .def("_end_started", &communicator::end_started)
       .def("_set_worker", &communicator::set_worker)

@@ -100,7 +100,8 @@ void bind_feedback(nb::module_& module) {
            "Replaces the values by the sum or the average of what the ranks have selected, with zeros where none "
            "has.\n\n"
            "values has as many elements in each call. What is not sent stays in the residual. Returns values.")
-      .def("_reduce_sparse", &error_feedback::reduce_sparse, "values"_a.none(), "op"_a)
+      .def("_reduce_sparse", &error_feedback::reduce_sparse, "values"_a.none(), "op"_a,
+           nb::sig("def _reduce_sparse(self, values: object, op: str) -> tuple[int, typing.Any, typing.Any]"))
       .def_prop_ro("residual", &error_feedback::residual,
                    "A copy of what this rank has not sent yet; empty before the first call.")
       .def("save", &error_feedback::save,

@@ -8,7 +8,7 @@
 
 NB_MODULE(_spar, module) {
   module.doc() = "The compiled part of spar.";
-  module.attr("__version__") = spar_version();
+  module.attr("version") = spar_version();
   module.attr("ArrayT") = nanobind::type_var("ArrayT"); // in signatures
   spar_python::bind_communicator(module);
   spar_python::bind_feedback(module);

@@ -167,11 +167,19 @@ nb::tuple sparse_entries::copy_of(const spar_vector& view, element index) {
 
 void bind_sparse(nb::module_& module, nb::class_<communicator>& type) {
   type.def("_allreduce_sparse", &allreduce_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a,
-           "algorithm"_a.none())
-      .def("_allgather_sparse", &allgather_sparse, "n"_a, "indices"_a.none(), "values"_a.none())
+           "algorithm"_a.none(),
+           nb::sig("def _allreduce_sparse(self, n: int, indices: object, values: object, op: str, "
+                   "algorithm: object) -> tuple[typing.Any, typing.Any]"))
+      .def("_allgather_sparse", &allgather_sparse, "n"_a, "indices"_a.none(), "values"_a.none(),
+           nb::sig("def _allgather_sparse(self, n: int, indices: object, values: object) -> "
+                   "list[tuple[typing.Any, typing.Any]]"))
       .def("_reduce_scatter_sparse", &reduce_scatter_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a,
-           "bounds"_a.none());
-  module.def("coalesce", &coalesce, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a);
+           "bounds"_a.none(),
+           nb::sig("def _reduce_scatter_sparse(self, n: int, indices: object, values: object, op: str, "
+                   "bounds: collections.abc.Sequence[int] | None) -> tuple[typing.Any, typing.Any]"));
+  module.def("coalesce", &coalesce, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a,
+             nb::sig("def coalesce(n: int, indices: object, values: object, op: str) -> "
+                     "tuple[typing.Any, typing.Any]"));
 }
 
 } // namespace spar_python

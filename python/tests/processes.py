@@ -12,10 +12,12 @@ import spar
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def run_processes(n, function, *arguments, expect=0, **environment):
+def run_processes(n, function, *arguments, expect=0, keep_going=False, **environment):
     """Calls function(*arguments) of a test module in `n` processes. Arguments are texts. Returns what the processes
-    have written, and checks the exit status."""
-    command = ["scripts/ranks", str(n), sys.executable, __file__, function.__module__, function.__name__, *arguments]
+    have written, and checks the exit status. With `keep_going`, a rank that fails ends no other."""
+    option = ["--keep-going"] if keep_going else []
+    program = [sys.executable, __file__, function.__module__, function.__name__]
+    command = ["scripts/ranks", *option, str(n), *program, *arguments]
     variables = {"PYTHONPATH": str(pathlib.Path(spar.__file__).parents[1]), "SPAR_DEADLINE": "60"}
     done = subprocess.run(
         command,

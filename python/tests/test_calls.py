@@ -122,6 +122,23 @@ def test_abort_from_another_thread_ends_a_call():
         comms[1].barrier()
 
 
+def test_shrink_among_threads():
+    def go_on(comm):
+        if comm.rank == 1:
+            comm.abort("done")
+            return None
+        with pytest.raises(spar.PeerFailedError):
+            comm.barrier()
+        with comm.shrink() as rest:
+            with pytest.raises(spar.InvalidArgumentError, match="closed"):
+                comm.barrier()
+            return rest.rank, rest.allreduce(np.ones(1))[0]
+
+    assert spar.run_threads(3, go_on) == [(0, 2), None, (1, 2)]
+    with pytest.raises(spar.InvalidArgumentError):
+        spar.Communicator.threads(1)[0].grow()
+
+
 def test_abort_has_a_reason():
     comms = spar.Communicator.threads(2)
     comms[0].abort("no more data")

@@ -3,6 +3,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -85,6 +87,46 @@ def test_a_rank_that_is_killed():
     text = run_processes(2, die_on_rank_1, expect=128 + signal.SIGKILL)
     assert "rank 0 got: " in text
     assert "rank 1" in text.split("rank 0 got: ")[1]
+
+
+def lose_rank_1():
+    comm = spar.Communicator.from_env()
+    comm.barrier()
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        comm.barrier()
+    except spar.PeerFailedError:
+        with comm.shrink() as rest:
+            print(f"{rest.rank} of {rest.size}: {rest.allreduce(np.ones(1))[0]}", flush=True)
+
+
+def test_shrink():
+    text = run_processes(3, lose_rank_1, expect=128 + signal.SIGKILL, keep_going=True)
+    assert "0 of 2: 2.0" in text
+    assert "1 of 2: 2.0" in text
+
+
+def take_one():
+    with spar.Communicator.from_env() as comm:
+        joiner = subprocess.Popen([sys.executable, *sys.argv[:2], "joined"]) if comm.rank == 0 else None
+        while (wider := comm.grow()) is None:
+            time.sleep(0.02)
+        assert (wider.rank, wider.size) == (comm.rank, 3)
+        assert wider.allreduce(np.ones(1)) == [3]
+        wider.close()
+        comm.barrier()
+        assert joiner is None or joiner.wait(30) == 0
+
+
+def joined():
+    with spar.Communicator.join() as comm:
+        assert comm.rank == 2
+        assert comm.allreduce(np.ones(1)) == [3]
+
+
+def test_grow():
+    run_processes(2, take_one)
 
 
 def test_missing_variables(monkeypatch):
