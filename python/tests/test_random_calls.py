@@ -32,6 +32,7 @@ def random_array(choose, dtype=None):
         values = values[::-1]
     elif change == 4 and values.size:
         values = np.broadcast_to(values.flat[0], values.shape)
+    dtype = values.dtype  # which differs for the elements of an array of objects
     return values, dtype.str[1:] in GOOD and dtype.isnative and values.flags.c_contiguous
 
 
