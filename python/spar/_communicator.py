@@ -88,7 +88,8 @@ class Communicator(_spar.Communicator):
         The result has NumPy arrays of its own, indices of the argument's type, and float32 for values of bfloat16 in a
         Sparse. It may have entries for all indices: sums of many entries become dense."""
         entries = entries_of(vector)
-        return entries.make(*self._allreduce_sparse(*entries[:3], op, algorithm))
+        result: T = entries.make(*self._allreduce_sparse(*entries[:3], op, algorithm))
+        return result
 
     def allgather_sparse(self, vector: T) -> list[T]:
         """Gathers the sparse vectors of all ranks, by rank."""
@@ -99,7 +100,8 @@ class Communicator(_spar.Communicator):
         """Reduces the sparse vectors of all ranks, and returns the entries of this rank's block, with their indices in
         the whole vector. Blocks are those of reduce_scatter."""
         entries = entries_of(vector)
-        return entries.make(*self._reduce_scatter_sparse(*entries[:3], op, bounds))
+        block: T = entries.make(*self._reduce_scatter_sparse(*entries[:3], op, bounds))
+        return block
 
     _hosts: list[int] | None = None
 
