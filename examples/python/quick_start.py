@@ -9,4 +9,5 @@ with spar.Communicator.from_env() as comm:
     comm.allreduce(gradient, "average")
     mine = spar.Sparse(1_000_000, np.array([7, 100 + comm.rank]), np.array([1.0, 2.0]))
     total = comm.allreduce_sparse(mine)
-    print(f"rank {comm.rank} of {comm.size}: average {gradient[0]}, {dict(zip(total.indices, total.values))}")
+    entries = dict(zip(total.indices.tolist(), total.values.tolist()))
+    print(f"rank {comm.rank} of {comm.size}: average {gradient[0]}, sum {entries}")

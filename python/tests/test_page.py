@@ -31,7 +31,7 @@ def example(path, *arguments):
 
 def test_quick_start():
     text = run_processes(2, example, "examples/python/quick_start.py")
-    assert "rank 1 of 2: average 0.5" in text
+    assert "rank 1 of 2: average 0.5, sum {7: 2.0, 100: 2.0, 101: 2.0}" in text
 
 
 def test_pagerank():
