@@ -27,8 +27,10 @@ inline void check_ucx(ucs_status_t status, const char* call) {
 }
 
 /// Starts UCX for about `ranks` ranks, with the settings of the variables UCX_.... Where they say nothing: only on the
-/// network interface `device`, if it is not empty; and with a payload of less than 128 KiB copied on its way, because
-/// the sender's notice and the receiver's answer then take longer than the copies, by shared memory and by TCP.
+/// network interface `device`, if it is not empty; with TCP connections that open while the rank does other work,
+/// because UCX ends the program by an assertion if one fails at once; and with a payload of less than 128 KiB copied on
+/// its way, because the sender's notice and the receiver's answer then take longer than the copies, by shared memory
+/// and by TCP.
 inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, rank_t ranks) {
   struct deleter {
     void operator()(ucp_config_t* settings) const noexcept { ucp_config_release(settings); }
@@ -38,6 +40,9 @@ inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, 
   const std::unique_ptr<ucp_config_t, deleter> settings(read);
   if (!device.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
     check_ucx(ucp_config_modify(settings.get(), "NET_DEVICES", device.c_str()), "ucp_config_modify");
+  if (std::getenv("UCX_TCP_CONN_NB") == nullptr) { // each version of UCX knows one of these names
+    for (const char* name : {"TCP_CONN_NB", "CONN_NB"}) (void)ucp_config_modify(settings.get(), name, "y");
+  }
   if (std::getenv("UCX_RNDV_THRESH") == nullptr)
     check_ucx(ucp_config_modify(settings.get(), "RNDV_THRESH", "128k"), "ucp_config_modify");
   ucp_params_t wanted{};
