@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -98,8 +97,8 @@ int spar_comm_grow(spar_comm comm, spar_comm* wider) {
   return guarded(__func__, comm, [&] {
     const auto on = open_communicator(comm);
     begin_output(wider, "wider");
-    if (std::optional<any_transport> net = on->net().grow())
-      *wider = handle_for<spar_comm>(std::make_shared<communicator>(*std::move(net), on->check_open));
+    if (any_transport net = on->net().grow())
+      *wider = handle_for<spar_comm>(std::make_shared<communicator>(std::move(net), on->check_open));
   });
 }
 

@@ -310,6 +310,20 @@ TEST(any_transport, leaves_a_part_when_it_is_destroyed) {
   });
 }
 
+TEST(any_transport, has_no_rank_once_another_object_has_taken_it_over) {
+  spar::any_group group = spar::any_group::threads(1);
+  spar::any_transport& first = group.rank(0);
+  EXPECT_TRUE(first);
+  spar::any_transport second = std::move(first);
+  EXPECT_FALSE(first);
+  EXPECT_TRUE(second);
+  first = std::move(second);
+  EXPECT_FALSE(second);
+  EXPECT_EQ(sum_of_ones(first), 1);
+  first = std::move(second); // ends the rank
+  EXPECT_FALSE(first);
+}
+
 TEST(any_transport, shrinks_between_threads) {
   spar::any_group::threads(4).run([](spar::any_transport& net) {
     net.set_deadline(20);

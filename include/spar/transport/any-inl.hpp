@@ -4,7 +4,6 @@
 
 #include <spar/transport/any.hpp>
 
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -47,11 +46,7 @@ SPAR_INLINE any_transport any_transport::shrink() {
   rank_->shrunk = true;
   return rest;
 }
-SPAR_INLINE std::optional<any_transport> any_transport::grow() {
-  detail::any_rank* const wider = rank_->grow();
-  if (wider == nullptr) return std::nullopt;
-  return any_transport(wider);
-}
+SPAR_INLINE any_transport any_transport::grow() { return any_transport(rank_->grow()); }
 
 SPAR_INLINE bool any_transport::dead() const noexcept { return port().node().dead(); }
 SPAR_INLINE rank_t any_transport::failed_rank() const noexcept { return port().node().failure().failed_rank(); }

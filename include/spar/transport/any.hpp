@@ -194,7 +194,7 @@ class group_object {
 /// What makes an any_transport from a rank that it then owns.
 struct any_access {
   static any_transport transport(any_rank* rank) noexcept { return any_transport(rank); }
-  static any_rank* rank(const any_transport& net) noexcept { return net.rank_; } // null if taken over
+  static any_rank* rank(const any_transport& net) noexcept { return net.rank_; } // null if it has none
 };
 
 } // namespace detail

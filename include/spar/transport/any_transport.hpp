@@ -7,7 +7,6 @@
 #include <spar/core/address.hpp>
 #include <spar/core/statistics.hpp>
 
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -35,6 +34,8 @@ concept has_ranks = requires(Net& net) { net.rank(), net.size(), net.now(); };
 /// calls by pointer. A progress_thread polls. A decorator may wrap an any_transport, but an any_transport cannot wrap a
 /// decorator. To pass an any_transport to a collective that is a template, such as `spar::allreduce`, include
 /// `<spar/transport/any.hpp>`; `any_allreduce` and the other types of `<spar/any.hpp>` need no other header.
+///
+/// An any_transport without a rank can only be tested, be assigned to and be destroyed.
 class any_transport {
  public:
   using port_type = any_port; ///< the transport on which collectives run
@@ -42,7 +43,7 @@ class any_transport {
   /// Refers to the rank `net`, which must outlive this object. Needs `<spar/transport/any.hpp>`.
   template <detail::has_ranks Net>
   explicit any_transport(Net& net);
-  /// Takes over the rank of `other`, which can then only be destroyed. Calls in flight continue.
+  /// Takes over the rank of `other`, which then has none. Calls in flight continue.
   any_transport(any_transport&& other) noexcept : rank_(std::exchange(other.rank_, nullptr)) {}
   /// Ends all calls in flight on this rank, and takes over the rank of `other`, as in `net = net.shrink()`.
   any_transport& operator=(any_transport&& other) noexcept {
@@ -52,6 +53,10 @@ class any_transport {
   }
   /// Ends all calls in flight on this rank.
   ~any_transport();
+
+  /// Whether this object has a rank, as in `if (any_transport wider = net.grow())`: not after another object has taken
+  /// over the rank, nor what `grow` returns if no process has joined.
+  [[nodiscard]] explicit operator bool() const noexcept { return rank_ != nullptr; }
 
   /// This rank's number, from 0 to size() - 1.
   [[nodiscard]] rank_t rank() const noexcept;
@@ -103,10 +108,10 @@ class any_transport {
   /// without a rendezvous (see `any_mpi`), and if this object refers to a rank of the program.
   [[nodiscard]] any_transport shrink();
   /// Lets processes join that have called `any_ucx_join`: returns a communicator of the ranks of this one and, behind
-  /// them, of those processes; no value if nobody asks to join. Collective over this communicator, which remains as it
-  /// is. Throws what `ucx::grow` throws, and `invalid_argument` unless this is a rank of `any_ucx` or of
-  /// `any_ucx_join`, or a part or a successor of one.
-  [[nodiscard]] std::optional<any_transport> grow();
+  /// them, of those processes; an object without a rank if no process has joined. Collective over this communicator,
+  /// which remains as it is. Throws what `ucx::grow` throws, and `invalid_argument` unless this is a rank of `any_ucx`
+  /// or of `any_ucx_join`, or a part or a successor of one.
+  [[nodiscard]] any_transport grow();
 
   /// Whether a rank of this communicator has failed, as far as this rank knows.
   [[nodiscard]] bool dead() const noexcept;
@@ -127,7 +132,7 @@ class any_transport {
   friend detail::any_access;
   explicit any_transport(detail::any_rank* rank) noexcept : rank_(rank) {}
 
-  detail::any_rank* rank_; // null if another object has taken over the rank
+  detail::any_rank* rank_; // null if this object has no rank
 };
 
 /// A group of ranks in one process: each in its own thread, or all simulated on one thread.

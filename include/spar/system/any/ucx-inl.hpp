@@ -19,8 +19,8 @@ class ucx_rank final : public owned_rank<ucx> {
   any_rank* split(int colour, int key) override { return new ucx_rank(new ucx(net().split(colour, key))); }
   any_rank* shrink() override { return new ucx_rank(new ucx(net().shrink())); }
   any_rank* grow() override {
-    ucx* const wider = net().grow().release();
-    return wider == nullptr ? nullptr : new ucx_rank(wider);
+    std::unique_ptr<ucx> wider = net().grow();
+    return wider == nullptr ? nullptr : new ucx_rank(wider.release()); // which allocates before it releases
   }
 };
 
