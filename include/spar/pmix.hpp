@@ -26,7 +26,7 @@ namespace spar::inline v0_1 {
 
 namespace detail {
 
-/// The connection of this process to PMIx, from construction to destruction. Others in the process may have their own.
+/// The connection of this process to PMIx. Others in the process may have their own.
 class pmix_client {
  public:
   pmix_client() {
@@ -126,7 +126,9 @@ inline std::shared_ptr<tcp_store_server> serve_for_pmix(const pmix_client& clien
 /// PMIx fails or rank 0 cannot listen, `invalid_argument` if an option is out of range or there is no such network
 /// interface, and `timeout` and `mismatch` as `tcp_store` does.
 [[nodiscard]] inline rendezvous pmix_rendezvous(const rendezvous_options& options = {}) {
-  const detail::pmix_client client;
+  // Connected until the program ends. If ranks of several hosts disconnect and connect anew, a fence of Open MPI 4.1
+  // sometimes never ends.
+  static const detail::pmix_client client;
   const rank_t rank = client.rank(), size = client.number(PMIX_JOB_SIZE);
   rendezvous_options where = options;
   where.deadline = detail::deadline_in_environment(options);
