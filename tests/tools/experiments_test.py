@@ -27,6 +27,7 @@ import pages.late_ranks  # noqa: E402
 import pages.ok_topk  # noqa: E402
 import pages.preload  # noqa: E402
 import pages.sparcml  # noqa: E402, F401
+import pages.speed  # noqa: E402, F401
 import raw  # noqa: E402
 from values import VALUES  # noqa: E402
 
@@ -52,7 +53,7 @@ def copy(folder):
     for name in ("scripts", "bench/results", "tools/results"):
         (folder / name).mkdir(parents=True)
     for name in ("scripts/sparcml", "bench/training_hosts.py", "bench/time_to_accuracy.py", "bench/weak_scaling.py",
-                 "bench/eager_sgd.py", "tools/results/records.py", "bench/results/network_aries",
+                 "bench/eager_sgd.py", "bench/transports.py", "tools/results/records.py", "bench/results/network_aries",
                  "bench/results/network_1gbit"):
         place(name, folder / name)
     for name in [*PROGRAMS, "program", "dense_overlap"]:
@@ -280,6 +281,27 @@ def check_eager_sgd(folder):
     same((ended(folder, script, file, fail="1:cloud").status, file.read_text() == before), (1, True), "a failure")
 
 
+def check_transports(folder):
+    file, script = folder / "transports.json", "bench/transports.py"
+    check_usage(folder, script, list)
+    run = ended(folder, script, file, "--short")
+    same(run.status, 0, run.says)
+    check_options(run.commands)
+    same([" ".join(c["words"][:3]) for c in run.commands],
+         3 * ["perf --transport ucx", "perf --mpi openmpi", "perf --mpi mpich"] +
+         ["netperf --transport ucx", "netperf --mpi openmpi", "netperf --mpi mpich"], "the turns")
+    rows = json.loads(file.read_text())
+    recorded = json.loads((ROOT / "bench/results/transports.json").read_text())
+    of = lambda rows: [[r[key] for key in ("case", "transport", "system")] for r in rows if r["round"] == 0]
+    same(of(rows), of(recorded), "the rows")
+    twice = [{**row, "round": turn} for row in rows for turn in (0, 1)]
+    *_, last = shown("transports.json", twice)["speed_transports"].strip().split("\n")
+    same(last, "| dense 4 MiB, `ring`, 4 hosts | 16 ms | 1.00 (1.00 to 1.00) | 0.50 (0.50 to 0.50) |"
+         " 1.00 (1.00 to 1.00) | 0.50 (0.50 to 0.50) |", "the last line of the table")
+    same(ended(folder, script, file, "--short", fail="77:16M").status, 77, "a case that fails")
+    same({r["case"] for r in json.loads(file.read_text())}, {"small", "sparse"}, "the cases before a failure")
+
+
 def check_training_scripts(folder):
     """scripts/linear and the others of scripts/training.sh."""
     names = ["linear", "train_images", "train_preloaded", "hyperplane", "sequences"]
@@ -333,7 +355,7 @@ def check_training_scripts(folder):
 
 
 for check in (check_sparcml, check_training_hosts, check_time_to_accuracy, check_weak_scaling, check_eager_sgd,
-              check_training_scripts):
+              check_transports, check_training_scripts):
     with tempfile.TemporaryDirectory() as directory:
         copy(pathlib.Path(directory))
         check(pathlib.Path(directory))

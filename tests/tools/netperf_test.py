@@ -91,7 +91,8 @@ if probe.returncode == 77:
 
 before = surroundings()
 by = ["--transport", "ucx"] if sys.argv[1] == "ucx" else ["--mpi", sys.argv[1]]
-systems = {"ring", "flexreduce"} | ({"mpi"} if by[0] == "--mpi" else set())
+by += ["--type", "int32"]  # by spar_perf, which the tests have built; spar_perf_float is another program
+systems = {"ring", "flexreduce"} | ({"mpi"} if "--mpi" in by else set())
 common = [*by, "--systems", ",".join(sorted(systems)), "--density", "1"]
 
 # Packets have one size, and a smaller size on slow links.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The numbers and tables of docs/results/speed.md."""
 
+import statistics
+
 import raw
 from raw import only, rows, select
 from values import MI, VALUES, between, number, table, value
@@ -71,6 +73,49 @@ def speed_readme():
     shown = ["0.1 %, 2 ranks", "density 1 %", "30 %", "0.3 %, 2", "2.2 %, 2", "17 %, 2", "2.2 %, 4", "Ok-Topk",
              "64 MiB", "ring`, 4 hosts", "1 MiB", "8 bytes"]
     return "\n\n" + "\n".join([head, rule, *(l for l in lines if any(s in l for s in shown))]) + "\n\n"
+
+
+TRANSPORT_CASES = {
+    "small": "8 bytes, `recursive_doubling`, 2 ranks on one host",
+    "sparse": "10,000 of 10^6 entries, `recursive_doubling`, 2 ranks on one host",
+    "long": "dense 64 MiB, `ring`, 2 ranks on one host",
+    "hosts": "dense 4 MiB, `ring`, 4 hosts",
+}
+
+
+def quartiles(found):
+    """The median of some measurements, and between which numbers the middle half of them is."""
+    low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
+    return f"{number(middle)} ({number(low)} to {number(high)})"
+
+
+def transport_times(case):
+    """The seconds of each round of a case, by transport and whether spar or MPI_Allreduce took them."""
+    found = {}
+    for row in raw.read_json("transports.json"):
+        if row["case"] == case:
+            found.setdefault((row["transport"], row["system"] == "mpi"), []).append(row["seconds"])
+    return found
+
+
+def time_text(seconds):
+    """A time with two digits."""
+    unit, scale = ("ms", 1e3) if seconds >= 1e-3 else ("µs", 1e6)
+    return f"{seconds * scale:#.2g}".rstrip(".") + f" {unit}"
+
+
+@value
+def speed_transports():
+    lines = []
+    for case, name in TRANSPORT_CASES.items():
+        times = transport_times(case)
+        ucx = times["ucx", False]
+        ratios = [slower(quartiles([a / b for a, b in zip(ucx, times[library, is_mpi])]))
+                  if case != "sparse" or not is_mpi else ""
+                  for library in LIBRARIES for is_mpi in (False, True)]
+        lines.append([name, time_text(statistics.median(ucx)), *ratios])
+    return table(["", "over UCX", "to spar over Open MPI", "to its MPI_Allreduce", "to spar over MPICH",
+                  "to its MPI_Allreduce"], lines)
 
 
 @value
