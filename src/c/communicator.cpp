@@ -9,6 +9,7 @@
 #include <spar/transport/any.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -76,10 +77,19 @@ int spar_comm_split(spar_comm comm, int colour, int key, spar_comm* part) {
     const auto on = open_communicator(comm);
     begin_output(part, "part");
     if (colour < 0) raise<invalid_argument>({"'colour' is ", colour, "; expected at least 0"});
+    const auto own = static_cast<std::size_t>(on->net().rank());
+    struct member {
+      std::int64_t colour, key, host;
+    };
+    std::vector<member> members(static_cast<std::size_t>(on->net().size()));
+    members[own] = {colour, key, on->hosts()[own]};
+    // Not over the part: a rank that already has its part may fail, and would end this call of another rank.
+    allgather(on->net(), std::span(&members.front().colour, 3 * members.size()));
     auto made = std::make_shared<communicator>(on->net().split(colour, key), on->check_open);
-    std::vector<rank_t> hosts(static_cast<std::size_t>(made->net().size()));
-    hosts[static_cast<std::size_t>(made->net().rank())] = on->hosts()[static_cast<std::size_t>(on->net().rank())];
-    allgather(made->net(), std::span(hosts));
+    std::erase_if(members, [colour](const member& m) { return m.colour != colour; });
+    std::ranges::stable_sort(members, {}, &member::key);
+    std::vector<rank_t> hosts;
+    for (const member& m : members) hosts.push_back(static_cast<rank_t>(m.host));
     made->set_hosts(std::move(hosts));
     *part = handle_for<spar_comm>(std::move(made));
   });

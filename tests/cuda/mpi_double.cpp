@@ -22,8 +22,6 @@ struct transfer {
   std::size_t damaged = SIZE_MAX; // a byte of what is received, if it is damaged
 };
 std::vector<transfer> in_flight;
-int receives = 0, damaged_receive = 0, lost_receive = 0; // receives that have begun
-std::size_t damaged_byte = 0;
 
 using start = int (*)(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 int send(start begin, const void* from, int bytes, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
@@ -51,17 +49,6 @@ void end(MPI_Request request) {
 
 } // namespace
 
-namespace library_double {
-bool takes_device_memory = true;
-int sent = 0, received = 0;
-
-void damage(int message, std::size_t at) {
-  damaged_receive = receives + message;
-  damaged_byte = at;
-}
-void lose(int message) { lost_receive = receives + message; }
-} // namespace library_double
-
 extern "C" {
 
 int MPIX_Query_cuda_support() { return library_double::takes_device_memory ? 1 : 0; }
@@ -75,16 +62,15 @@ int MPI_Issend(const void* from, int count, MPI_Datatype, int peer, int tag, MPI
 int MPI_Irecv(void* to, int count, MPI_Datatype, int peer, int tag, MPI_Comm comm, MPI_Request* request) {
   if (!cuda_double::is_on_device(to)) return PMPI_Irecv(to, count, MPI_BYTE, peer, tag, comm, request);
   auto host = std::make_unique<std::byte[]>(static_cast<std::size_t>(count));
-  const bool damaged = ++receives == damaged_receive;
-  if (receives == lost_receive) { // the message arrives elsewhere, and the caller waits for one that nobody sends
+  const library_double::fate its = library_double::next_receive();
+  if (its.lost) { // the message arrives elsewhere, and the caller waits for one that nobody sends
     static std::vector<std::unique_ptr<std::byte[]>> elsewhere;
     PMPI_Irecv(elsewhere.emplace_back(std::move(host)).get(), count, MPI_BYTE, peer, tag, comm, request);
     PMPI_Request_free(request);
     return PMPI_Irecv(nullptr, 0, MPI_BYTE, 0, 0, MPI_COMM_SELF, request);
   }
   const int code = PMPI_Irecv(host.get(), count, MPI_BYTE, peer, tag, comm, request);
-  in_flight.push_back(
-      {*request, std::move(host), to, static_cast<std::size_t>(count), damaged ? damaged_byte : SIZE_MAX});
+  in_flight.push_back({*request, std::move(host), to, static_cast<std::size_t>(count), its.damaged});
   return code;
 }
 int MPI_Test(MPI_Request* request, int* ended, MPI_Status* status) {

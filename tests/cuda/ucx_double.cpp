@@ -19,9 +19,6 @@
 
 namespace {
 
-int receives = 0, damaged_receive = 0, lost_receive = 0; // receives that have begun
-std::size_t damaged_byte = 0;
-
 /// The function of UCX that this program replaces.
 template <class Function>
 Function* of_ucx(const char* name) {
@@ -86,17 +83,6 @@ void on_received(void* request, ucs_status_t status, std::size_t bytes, void* re
 
 } // namespace
 
-namespace library_double {
-bool takes_device_memory = true;
-int sent = 0, received = 0;
-
-void damage(int message, std::size_t at) {
-  damaged_receive = receives + message;
-  damaged_byte = at;
-}
-void lose(int message) { lost_receive = receives + message; }
-} // namespace library_double
-
 extern "C" {
 
 /// The first version of UCX that is given device memory.
@@ -135,9 +121,9 @@ ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* descriptor, voi
   static auto* const receive = of_ucx<decltype(ucp_am_recv_data_nbx)>("ucp_am_recv_data_nbx");
   if (!is_on_device(to, count, *how)) return receive(worker, descriptor, to, count, how);
   auto* const t = new transfer{.host = std::make_unique<std::byte[]>(count), .bytes = count, .device = to, .how = *how};
-  ++receives;
-  if (receives == damaged_receive) t->damaged = damaged_byte;
-  t->lost = receives == lost_receive;
+  const library_double::fate its = library_double::next_receive();
+  t->damaged = its.damaged;
+  t->lost = its.lost;
   ucp_request_param_t same = on_host(*how, t);
   same.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL; // so that a lost message has a request
   same.cb.recv_am = &on_received;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The types of <spar/any.hpp> over MPI have the bits and the traffic of the collectives that are templates.
+#include "support/message_of.hpp"
+
 #include <spar/any_mpi.hpp>
 #include <spar/mpi.hpp>
 #include <spar/rendezvous/rendezvous.hpp>
@@ -10,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -110,19 +111,14 @@ TEST(any_mpi, shrinks_by_the_rendezvous_of_its_maker) {
   EXPECT_EQ(sum_of_ones(net), 1);
 }
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const spar::invalid_argument& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(any_mpi, names_itself_where_it_cannot_shrink_or_grow) {
   spar::any_transport net = spar::any_mpi();
-  EXPECT_NE(refusal([&] { (void)net.grow(); }).find("has no grow: it is a rank of mpi"), std::string::npos);
-  EXPECT_NE(refusal([&] { (void)net.shrink(); }).find("a rank of mpi without a rendezvous"), std::string::npos);
+  EXPECT_NE(
+      test::message_of<spar::invalid_argument>([&] { (void)net.grow(); }).find("has no grow: it is a rank of mpi"),
+      std::string::npos);
+  EXPECT_NE(
+      test::message_of<spar::invalid_argument>([&] { (void)net.shrink(); }).find("a rank of mpi without a rendezvous"),
+      std::string::npos);
   EXPECT_EQ(sum_of_ones(net), static_cast<float>(net.size()));
 }
 

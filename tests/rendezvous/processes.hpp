@@ -2,6 +2,8 @@
 // Helpers of the tests of the rendezvous: processes, ports, environments, and what a process has open.
 #pragma once
 
+#include "support/message_of.hpp"
+
 #include <spar/rendezvous/tcp/socket.hpp>
 #include <spar/rendezvous/tcp_store.hpp>
 
@@ -176,16 +178,5 @@ class environment {
   std::vector<std::string> names_;
   std::vector<std::pair<std::string, std::string>> before_;
 };
-
-/// The message of the exception of type `Error` that `action` throws; "nothing" if it throws none.
-template <class Error, class Action>
-std::string message_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing";
-}
 
 } // namespace test

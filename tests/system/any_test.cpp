@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The compiled library's any_allreduce has the bits, the messages and the errors of spar::allreduce with the same
 // composition.
+#include "support/message_of.hpp"
+
 #include <spar/any_compose.hpp>
 #include <spar/storage/coded.hpp>
 #include <spar/storage/named_codec.hpp>
@@ -345,27 +347,23 @@ TEST(any_transport, shrinks_between_threads) {
   });
 }
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const spar::invalid_argument& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(any_transport, names_the_transport_that_cannot_grow_or_shrink) {
   const auto expect = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   spar::any_group threads = spar::any_group::threads(1), simulated = spar::any_group::simulated(1);
-  expect(refusal([&] { (void)threads.rank(0).grow(); }), "no grow: it is a rank of threads");
-  expect(refusal([&] { (void)simulated.rank(0).grow(); }), "no grow: it is a rank of sim");
-  expect(refusal([&] { (void)simulated.rank(0).shrink(); }), "no shrink: it is a rank of sim");
-  expect(refusal([&] { (void)simulated.rank(0).split(0, 0); }), "no split: it is a rank of sim");
+  expect(test::message_of<spar::invalid_argument>([&] { (void)threads.rank(0).grow(); }),
+         "no grow: it is a rank of threads");
+  expect(test::message_of<spar::invalid_argument>([&] { (void)simulated.rank(0).grow(); }),
+         "no grow: it is a rank of sim");
+  expect(test::message_of<spar::invalid_argument>([&] { (void)simulated.rank(0).shrink(); }),
+         "no shrink: it is a rank of sim");
+  expect(test::message_of<spar::invalid_argument>([&] { (void)simulated.rank(0).split(0, 0); }),
+         "no split: it is a rank of sim");
   spar::thread_group group(1);
   spar::any_transport net(group.rank(0));
-  expect(refusal([&] { (void)net.shrink(); }), "no shrink: it refers to a rank of the program");
+  expect(test::message_of<spar::invalid_argument>([&] { (void)net.shrink(); }),
+         "no shrink: it refers to a rank of the program");
 }
 
 TEST(any_allreduce, runs_in_the_simulator) {
