@@ -240,6 +240,21 @@ static int frees_itself(spar_comm comm, void* context) {
   return spar_comm_free(&comm);
 }
 
+/// A rank that fails as soon as it has its part does not end the division of the others.
+static int fails_after_split(spar_comm comm, void* context) {
+  int rank = -1, round;
+  (void)context;
+  OK(spar_comm_rank(comm, &rank));
+  for (round = 0; round < 300; ++round) {
+    spar_comm part = NULL;
+    OK(spar_comm_split(comm, 0, -rank, &part));
+    if (rank == round % 3) OK(spar_comm_abort(part, "no use for it"));
+    CHECK(spar_barrier(part) == SPAR_ERR_PEER_FAILED);
+    OK(spar_comm_free(&part));
+  }
+  return 0;
+}
+
 int main(void) {
   spar_comm one = NULL;
   int status;
@@ -256,5 +271,6 @@ int main(void) {
   OK(spar_comm_free(&one));
   FAILS(42, "the program of rank 1 returned 42", spar_run_threads(3, one_fails, NULL));
   OK(spar_run_threads(3, frees_itself, NULL));
+  OK(spar_run_threads(3, fails_after_split, NULL));
   return 0;
 }
