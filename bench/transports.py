@@ -4,7 +4,7 @@
 shows. Writes the seconds of each case, transport and round to FILE. The transports take turns in each round, because
 machines change their speed.
 
-bench/transports.py FILE            4 minutes on two cores that nothing else uses
+bench/transports.py FILE            17 minutes on two cores that nothing else uses
 bench/transports.py FILE --short    one round: 1 minute
 
 Exit status: that of the first program that fails, for example 77 if the machine does not permit namespaces.
@@ -26,10 +26,10 @@ import records  # noqa: E402
 TRANSPORTS = {"ucx": ["--transport", "ucx"], "openmpi": ["--mpi", "openmpi"], "mpich": ["--mpi", "mpich"]}
 # Case, rounds, script and its options, system.
 CASES = [
-    ("small", 7, "perf", "--ranks 2 --count 2 --density 1 --iterations 2000 --warmup 200", "rec_doubling"),
-    ("sparse", 7, "perf", "--ranks 2 --count 1000000 --density 0.01 --iterations 60", "rec_doubling"),
-    ("long", 5, "perf", "--ranks 2 --count 16M --density 1 --iterations 5 --warmup 2", "ring"),
-    ("hosts", 5, "netperf", "--hosts 1,1,1,1 --count 1M --density 1 --iterations 5 --warmup 1", "ring"),
+    ("small", 40, "perf", "--ranks 2 --count 2 --density 1 --iterations 2000 --warmup 200", "rec_doubling"),
+    ("sparse", 40, "perf", "--ranks 2 --count 1000000 --density 0.01 --iterations 60", "rec_doubling"),
+    ("long", 9, "perf", "--ranks 2 --count 16M --density 1 --iterations 5 --warmup 2", "ring"),
+    ("hosts", 9, "netperf", "--hosts 1,1,1,1 --count 1M --density 1 --iterations 5 --warmup 1", "ring"),
 ]
 
 
