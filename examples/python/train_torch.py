@@ -84,7 +84,7 @@ def register(system, model, comm, density):
     name, _, store = system.partition("+")
     if name in ("ok_topk", "topk"):
         factory = getattr(spar.torch, name)
-        state, hook = factory(comm, density, store=store or None, sparse_algorithm="allgather+coded")
+        state, hook = factory(comm, density, store=store or None)
     elif system == "two_shot":
         state, hook = spar.torch.two_shot(comm, 8)
     else:

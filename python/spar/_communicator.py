@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self, TypeVar
 
-from . import _meeting, _spar
+from . import _meeting, _rows, _spar
+from ._errors import InvalidArgumentError
 from ._pending import Pending
 from ._sparse import entries_of
 
@@ -82,24 +83,38 @@ class Communicator(_spar.Communicator):
 
     def allreduce_sparse(self, vector: T, op: str = "sum", algorithm: object = None) -> T:
         """Reduces the sparse vectors of all ranks, and returns the same kind of vector: a spar.Sparse with ascending
-        indices, a vector of SciPy (of shape (n,) or (1, n)), or a torch COO tensor of one dimension. Entries
-        of SciPy and torch may have any order and repeated indices, which spar sums.
+        indices, a vector of SciPy (of shape (n,) or (1, n)), or a torch COO tensor, whose sparse dimensions count as
+        one. Entries of SciPy and torch may have any order and repeated indices, which spar sums.
 
         The result has NumPy arrays of its own, indices of the argument's type, and float32 for values of bfloat16 in a
-        Sparse. It may have entries for all indices: sums of many entries become dense."""
+        Sparse. It may have entries for all indices: sums of many entries become dense.
+
+        If values are rows, the result has the rows that any rank has. The ranks gather the numbers of their rows. Then
+        they gather the rows, too, or make a dense allreduce of the result's rows if that sends less. With `algorithm`,
+        a composition for dense values such as "ring+bf16", they always make that allreduce. `last_call` is the last of
+        these calls."""
         entries = entries_of(vector)
+        if _rows.are_rows(entries.values):
+            return entries.make(*_rows.allreduce(self, *entries[:3], op, algorithm))
         result: T = entries.make(*self._allreduce_sparse(*entries[:3], op, algorithm))
         return result
 
     def allgather_sparse(self, vector: T) -> list[T]:
-        """Gathers the sparse vectors of all ranks, by rank."""
+        """Gathers the sparse vectors of all ranks, by rank; their values may be rows."""
         entries = entries_of(vector)
+        if _rows.are_rows(entries.values):
+            return [entries.make(*part) for part in _rows.allgather(self, *entries[:3])]
         return [entries.make(*part) for part in self._allgather_sparse(*entries[:3])]
 
     def reduce_scatter_sparse(self, vector: T, op: str = "sum", bounds: Sequence[int] | None = None) -> T:
         """Reduces the sparse vectors of all ranks, and returns the entries of this rank's block, with their indices in
-        the whole vector. Blocks are those of reduce_scatter."""
+        the whole vector. Blocks are those of reduce_scatter. Values cannot be rows."""
         entries = entries_of(vector)
+        if _rows.are_rows(entries.values):
+            raise InvalidArgumentError(
+                f"values has the shape {tuple(entries.values.shape)}; expected one dimension: only allreduce_sparse "
+                "and allgather_sparse take rows"
+            )
         block: T = entries.make(*self._reduce_scatter_sparse(*entries[:3], op, bounds))
         return block
 

@@ -7,23 +7,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _spar
+from . import _rows, _spar
 from ._errors import InvalidArgumentError
 
 
 @dataclass(eq=False)
 class Sparse:
     """A vector of dimension `n` with `values` at the ascending `indices` from 0 to n - 1, and zeros (or the neutral
-    element of an operation) elsewhere. coalesce(Sparse(...)) takes entries in any order, also with repeated indices."""
+    element of an operation) elsewhere. coalesce(Sparse(...)) takes entries in any order, also with repeated indices.
+
+    If `values` has more than one dimension, the value at an index is a row: values[i] belongs to indices[i]."""
 
     n: int
     indices: Any  # integers of 32 or 64 bits, signed or not
-    values: Any  # float32, float64, float16, bfloat16, int32 or int64, as many as there are indices
+    values: Any  # float32, float64, float16, bfloat16, int32 or int64, as many values or rows as there are indices
 
     def to_dense(self) -> np.ndarray:
-        """All `n` values as a new NumPy array, with zeros where there is no entry."""
+        """All `n` values or rows as a new NumPy array, with zeros where there is no entry."""
         values = np.asarray(self.values)
-        dense = np.zeros(self.n, values.dtype)
+        dense = np.zeros((self.n, *values.shape[1:]), values.dtype)
         dense[np.asarray(self.indices)] = values
         return dense
 
@@ -54,8 +56,12 @@ def entries_of(vector: Any, op: str = "sum", *, coalesced: bool = True) -> Entri
             "sparse COO tensor of torch"
         )
     if coalesced and not ascending:
-        return Entries(entries.n, *_spar.coalesce(*entries[:3], op), entries.make)
+        return Entries(entries.n, *_coalesced(entries, op), entries.make)
     return entries
+
+
+def _coalesced(entries: Entries, op: str) -> tuple[Any, Any]:
+    return (_rows if _rows.are_rows(entries.values) else _spar).coalesce(*entries[:3], op)
 
 
 def _of_scipy(vector: Any) -> tuple[Entries, bool]:
@@ -82,21 +88,26 @@ def _of_scipy(vector: Any) -> tuple[Entries, bool]:
 def _of_torch(vector: Any) -> tuple[Entries, bool]:
     import torch
 
-    if vector.dim() != 1:
-        raise InvalidArgumentError(
-            f"vector has the shape {tuple(vector.shape)}; expected one dimension: vector.flatten(), or rows one by one"
-        )
+    vector = vector.detach()
+    shape, dimensions = vector.shape, vector.sparse_dim()
+    if dimensions == 0:
+        raise InvalidArgumentError(f"vector has the shape {tuple(shape)}, but no sparse dimension")
+    indices, values = torch.zeros_like(vector._indices()[0]), vector._values()
+    for size, along in zip(shape, vector._indices()):  # several sparse dimensions count as their product
+        indices = indices * size + along
+    if values.dim() > 1 and values.dtype is torch.bfloat16:
+        values = values.float()  # NumPy, which adds rows, lacks this type
 
     def make(i: Any, v: Any) -> Any:
-        values = torch.from_numpy(v).to(vector.dtype)
-        return torch.sparse_coo_tensor(torch.from_numpy(i)[None], values, vector.shape, is_coalesced=True)
+        i, v = torch.from_numpy(i), torch.from_numpy(v).to(vector.dtype)
+        along = torch.stack(torch.unravel_index(i, shape[:dimensions])) if dimensions > 1 else i[None]
+        return torch.sparse_coo_tensor(along, v, shape, is_coalesced=True, check_invariants=False)
 
-    vector = vector.detach()
-    return Entries(vector.shape[0], vector._indices()[0], vector._values(), make), vector.is_coalesced()
+    return Entries(shape[:dimensions].numel(), indices, values, make), vector.is_coalesced()
 
 
 def coalesce(vector: Any, op: str = "sum") -> Any:
-    """A vector of the same kind with ascending indices, of entries in any order. `op` reduces the values of an index
-    in the order given: 'sum', 'min', 'max' or 'prod'."""
+    """A vector of the same kind with ascending indices, of entries in any order. `op` reduces the values (or rows) of
+    an index in the order given: 'sum', 'min', 'max' or 'prod'."""
     entries = entries_of(vector, coalesced=False)
-    return entries.make(*_spar.coalesce(*entries[:3], op))
+    return entries.make(*_coalesced(entries, op))

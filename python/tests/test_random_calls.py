@@ -70,9 +70,9 @@ def sparse_call(choose, comm):
     indices = np.array(sorted(choose.sample(range(min(n, 2**15)), count)), index)
     values, good_values = random_array(choose)
     if choose.random() < 0.8:
-        values = np.ones(count, choose.choice(GOOD))
+        values = np.ones(choose.choice([count, (count, 2)]), choose.choice(GOOD))
         good_values = True
-    good = good and good_values and values.size == indices.size
+    good = good and good_values and (values.shape[0] if values.ndim > 1 else values.size) == count
     if count and choose.random() < 0.2:
         if np.dtype(index).kind == "i" and index != "i2" and choose.random() < 0.5:
             indices[0] = -1 - choose.randrange(9)
@@ -85,7 +85,7 @@ def sparse_call(choose, comm):
     def check(result):
         assert result.indices.dtype == indices.dtype
         assert np.array_equal(result.indices, indices)
-        assert np.array_equal(result.values, values.ravel())
+        assert np.array_equal(result.values, values if values.ndim > 1 else values.ravel())
 
     return lambda: comm.allreduce_sparse(vector), good, check, ("indices", "values", "index", "stream")
 

@@ -119,10 +119,33 @@ def test_torch():
         assert comm.start_allgather_sparse(mine).result()[1].to_dense().tolist() == [0, 2, 0, 0, 0, 5, 0, 0, 0]
 
     spar.run_threads(2, reduce)
-    with pytest.raises(ValueError, match=r"vector has the shape \(2, 2\); expected one dimension"):
-        spar.coalesce(torch.eye(2).to_sparse())
+    with pytest.raises(ValueError, match=r"vector has the shape \(2,\), but no sparse dimension"):
+        spar.coalesce(torch.sparse_coo_tensor(torch.zeros(0, 3, dtype=torch.int64), torch.ones(3, 2), (2,)))
     with pytest.raises(TypeError, match="vector is of the type Tensor; expected"):
         spar.coalesce(torch.ones(2))
+
+
+def test_torch_with_more_dimensions():
+    torch = pytest.importorskip("torch")
+
+    def given(rank, dtype, dense):
+        places = torch.tensor([[1, 0, 1], [2, rank, 2]])  # an index twice
+        values = torch.arange(3 * 2**dense).view(3, *(2 for _ in range(dense))) + 1
+        return torch.sparse_coo_tensor(places, values.to(dtype), (2, 3, *(2 for _ in range(dense))))
+
+    def reduce(comm):
+        for dtype in torch.float32, torch.bfloat16, torch.float16, torch.int64:
+            for dense in 0, 1, 2:
+                own = given(comm.rank, dtype, dense)
+                sum_ = comm.allreduce_sparse(own)
+                assert (sum_.is_coalesced(), sum_.dtype, sum_.shape) == (True, dtype, own.shape)
+                expected = given(0, dtype, dense).to_dense() + given(1, dtype, dense).to_dense()
+                assert torch.equal(sum_.to_dense(), expected)
+                assert dense == 0 or sum_.indices().tolist() == [[0, 0, 1], [0, 1, 2]]
+                other = comm.allgather_sparse(own)[1]
+                assert torch.equal(other.to_dense(), given(1, dtype, dense).to_dense())
+
+    spar.run_threads(2, reduce)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ class Reduction:
         exclude: parameters, or a function of a parameter, whose gradients are averaged without loss in every step.
         decay (float): multiplies the residuals before each step, from 0 to 1.
         sparse_algorithm: the composition for gradients of the layout ``torch.sparse_coo``, which are averaged without
-            residuals. The default is that of ``Communicator.allreduce_sparse``.
+            residuals, as by ``Communicator.allreduce_sparse``. Gradients of embeddings are rows, so the composition is
+            one for dense values, such as ``"ring+bf16"``.
 
     Attributes:
         step (int): the number of steps that have ended.
@@ -206,29 +207,8 @@ class Reduction:
         return feedback.start_reduce(values.numpy(), op="average")
 
     def _start_sparse(self, gradient):
-        gradient = gradient.coalesce()
-        rows, values = gradient.indices(), gradient.values()
-        shape = gradient.shape
-        width = values[0].numel() if len(values) else shape[gradient.sparse_dim() :].numel()
-        first = torch.zeros(rows.shape[1], dtype=torch.int64)
-        for dimension, row in enumerate(rows.cpu()):
-            first = first * shape[dimension] + row
-        indices = (first[:, None] * width + torch.arange(width)).reshape(-1)
-        vector = spar.Sparse(shape.numel(), indices.numpy(), values.reshape(-1).cpu().numpy())
-        pending = self.comm.start_allreduce_sparse(vector, op="average", algorithm=self._sparse_algorithm)
-
-        def result():
-            total = pending.result()
-            indices = torch.from_numpy(numpy.asarray(total.indices).astype(numpy.int64, copy=False))
-            first, place = torch.unique_consecutive(indices // width, return_inverse=True)
-            values = torch.zeros(len(first) * width, dtype=gradient.dtype)
-            values[place * width + indices % width] = torch.from_numpy(numpy.asarray(total.values))
-            rows = torch.stack(torch.unravel_index(first, shape[: gradient.sparse_dim()]))
-            values = values.view(len(first), *shape[gradient.sparse_dim() :])
-            average = torch.sparse_coo_tensor(rows, values, shape, is_coalesced=True, check_invariants=False)
-            return average.to(gradient.device)
-
-        return [pending], result
+        pending = self.comm.start_allreduce_sparse(gradient.cpu(), "average", self._sparse_algorithm)
+        return [pending], lambda: pending.result().to(gradient.device)
 
     def _is_lossless(self, key):
         return self.step < self._warmup_steps or bool(self._excludes(key))

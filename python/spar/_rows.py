@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Collectives of sparse vectors whose values are rows, such as gradients of embeddings. The ranks first gather the
+numbers of their rows, a few bytes each. Then all ranks know which rows the result has, so rows travel without indices,
+and no rank sorts or merges entries."""
+
+from typing import Any
+
+import numpy as np
+
+from ._errors import InvalidArgumentError, MismatchError
+
+HEADER = 256  # bytes of a rank's header: the number of its rows, and a text on which all ranks agree
+TYPES = "float32", "float64", "float16", "bfloat16", "int32", "int64"
+OPERATIONS = {"sum": np.add, "average": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
+
+
+def are_rows(values: Any) -> bool:
+    """Whether `values` has more than one dimension."""
+    return len(getattr(values, "shape", ())) > 1
+
+
+def coalesce(n: int, indices: Any, values: Any, op: str) -> tuple[Any, Any]:
+    """The rows with ascending indices. `op` reduces the rows of an index in the order given."""
+    by = _operation(op)
+    indices, values = _checked(n, indices, values)
+    order = np.argsort(indices, kind="stable")
+    indices = indices[order]
+    first = np.flatnonzero(np.append(True, indices[1:] != indices[:-1])[: len(indices)])
+    if not len(first):
+        return indices, values
+    sums = by.reduceat(values[order], first, axis=0, dtype=_wide(values.dtype))
+    return indices[first], sums.astype(values.dtype, copy=False)
+
+
+def allgather(comm: Any, n: int, indices: Any, values: Any) -> list[tuple[Any, Any]]:
+    """The rows of each rank."""
+    indices, values = _checked(n, indices, values, ascending=True)
+    numbers = _gather_numbers(comm, n, indices, values, "allgather_sparse")
+    parts = _gather(comm, values, [len(of) for of in numbers])
+    return [(of.astype(indices.dtype), part) for of, part in zip(numbers, parts)]
+
+
+def allreduce(comm: Any, n: int, indices: Any, values: Any, op: str, algorithm: object) -> tuple[Any, Any]:
+    """The rows that any rank has, reduced. A rank without a row contributes the neutral element of `op`."""
+    by = _operation(op)
+    indices, values = _checked(n, indices, values, ascending=True)
+    numbers = _gather_numbers(comm, n, indices, values, f"allreduce_sparse by {op!r} and {algorithm}")
+    counts = [len(of) for of in numbers]
+    union, places = np.unique(np.concatenate(numbers), return_inverse=True)
+    places = np.split(places, np.cumsum(counts)[:-1])
+    total = np.full((len(union), *values.shape[1:]), _neutral(op, values.dtype), values.dtype)
+    # A ring sends each row of the union almost twice, a gather sends each row of the other ranks once.
+    if algorithm is None and comm.size * max(counts) <= 2 * len(union):
+        total = total.astype(_wide(values.dtype), copy=False)
+        for place, part in zip(places, _gather(comm, values, counts)):
+            total[place] = by(total[place], part)
+        if op == "average":
+            total = _divided(total, comm.size)
+    else:
+        total[places[comm.rank]] = values
+        comm.allreduce(total, op, algorithm)
+    return union.astype(indices.dtype), total.astype(values.dtype, copy=False)
+
+
+def _operation(op: str) -> Any:
+    if op not in OPERATIONS:
+        raise InvalidArgumentError(f"op is {op!r}; expected 'sum', 'average', 'min', 'max' or 'prod'")
+    return OPERATIONS[op]
+
+
+def _wide(dtype: Any) -> Any:
+    """The type in which values are reduced: float16 is rounded once."""
+    return np.float32 if dtype == np.float16 else dtype
+
+
+def _divided(total: Any, by: int) -> Any:
+    """Quotients; those of integers are rounded towards zero, as in an allreduce."""
+    return total / by if total.dtype.kind == "f" else (total - np.fmod(total, by)) // by
+
+
+def _neutral(op: str, dtype: Any) -> Any:
+    if op in ("min", "max"):
+        if dtype.kind == "f":
+            return np.inf if op == "min" else -np.inf
+        return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
+    return int(op == "prod")
+
+
+def _checked(n: int, indices: Any, values: Any, ascending: bool = False) -> tuple[Any, Any]:
+    indices, values = np.asarray(indices), np.asarray(values)
+    if n < 0:
+        raise InvalidArgumentError(f"n is {n}; expected at least 0")
+    if indices.dtype not in (np.int32, np.int64, np.uint32, np.uint64):
+        raise TypeError(f"indices has elements of the type {indices.dtype}; expected integers of 32 or 64 bits")
+    if values.dtype.name not in TYPES or not values.dtype.isnative:
+        raise TypeError(f"values has elements of the type {values.dtype}; expected one of {', '.join(TYPES)}")
+    if indices.shape != values.shape[:1]:
+        raise InvalidArgumentError(
+            f"indices has the shape {indices.shape}, but values has {len(values)} rows; expected as many"
+        )
+    wrong = np.flatnonzero((indices < 0) | (indices >= n))
+    if len(wrong):
+        raise InvalidArgumentError(
+            f"indices[{wrong[0]}] is {indices[wrong[0]]}; expected at least 0 and less than n, {n}"
+        )
+    wrong = np.flatnonzero(indices[1:] <= indices[:-1])
+    if ascending and len(wrong):
+        raise InvalidArgumentError(
+            f"indices[{wrong[0]}] is {indices[wrong[0]]}, and the next one is {indices[wrong[0] + 1]}; indices must "
+            "ascend and be unique, as coalesce makes them"
+        )
+    return indices, values.astype(np.float32) if values.dtype.name == "bfloat16" else values
+
+
+def _gather_numbers(comm: Any, n: int, indices: Any, values: Any, call: str) -> list[Any]:
+    """The indices of each rank. Raises MismatchError on all ranks unless they make the same call."""
+    header = np.zeros((comm.size, HEADER), np.uint8)
+    text = f"{call} of rows {values.shape[1:]} of {values.dtype}, n = {n}".encode()[: HEADER - 8]
+    header[comm.rank, :8] = np.array([len(indices)]).view(np.uint8)
+    header[comm.rank, 8 : 8 + len(text)] = np.frombuffer(text, np.uint8)
+    comm.allgather(header.view(np.int64))
+    for rank, other in enumerate(header[:, 8:]):
+        if (other != header[0, 8:]).any():
+            texts = [bytes(of).rstrip(b"\0").decode(errors="replace") for of in (header[0, 8:], other)]
+            raise MismatchError(f"rank 0 calls {texts[0]}; rank {rank} calls {texts[1]}")
+    narrow = indices.astype(np.int32 if n <= 2**31 else np.int64, copy=False)
+    return _gather(comm, narrow, header[:, :8].copy().view(np.int64).ravel().tolist())
+
+
+def _gather(comm: Any, own: Any, counts: list[int]) -> list[Any]:
+    """The arrays of all ranks, whose lengths are `counts`."""
+    everyone = np.zeros((comm.size, max(counts), *own.shape[1:]), own.dtype)
+    everyone[comm.rank, : len(own)] = own
+    comm.allgather(everyone)
+    return [part[:count] for part, count in zip(everyone, counts)]
