@@ -152,7 +152,7 @@ static_assert(!spar::shared_transport<bare> && !spar::device_transport<bare> && 
 static_assert(spar::sleeping_transport<counted<spar::threads_port>>);
 static_assert(!spar::shared_transport<counted<spar::sim_port>>);
 static_assert(!spar::shared_transport<reads_payloads<spar::threads_port>>, "it would sleep past the end of a delay");
-static_assert(spar::shared_transport<spar::any_port> && !spar::sleeping_transport<spar::any_port>);
+static_assert(spar::shared_transport<spar::any_port> && spar::sleeping_transport<spar::any_port>);
 static_assert(spar::simulated_transport<counted<reads_payloads<spar::sim_port>>>);
 static_assert(!spar::simulated_transport<counted<spar::threads_port>>);
 static_assert(spar::device_transport<counted<spar::threads_port>> && spar::device_transport<counted<spar::any_port>>);

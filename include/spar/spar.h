@@ -142,6 +142,12 @@ int spar_comm_set_hosts(spar_comm comm, const int hosts[]);
 int spar_comm_last_call(spar_comm comm, spar_statistics* statistics);
 /// Makes progress on the calls in flight, without waiting. Waiting for any call makes progress, too.
 int spar_comm_progress(spar_comm comm);
+/// Starts a thread of the library that makes progress on the calls in flight and on the rounds of partial reducers
+/// while the program computes, or stops it if `on` is 0. The program still uses `comm` from one thread at a time.
+/// `spar_comm_free` stops the thread, and parts and successors of `comm` begin without one. Over MPI the thread polls,
+/// less often after one second without a call; otherwise it sleeps until a message arrives. Errors:
+/// SPAR_ERR_INVALID_ARGUMENT over MPI without MPI_THREAD_MULTIPLE; SPAR_ERR_OTHER if the system cannot start a thread.
+int spar_comm_set_progress_thread(spar_comm comm, int on);
 /// Ends all calls in flight and all later calls, on all ranks, with SPAR_ERR_PEER_FAILED and `reason`.
 int spar_comm_abort(spar_comm comm, const char* reason);
 /// Frees the communicator. Objects that were made from it stay valid; memory is released with the last of them. Free
@@ -152,7 +158,7 @@ int spar_comm_free(spar_comm* comm);
 /// \name User operations
 /// @{
 /// Replaces inout[i] by in[i] op inout[i] for i from 0 to count - 1, of values of the operation's type. Is called by
-/// the threads that make calls with the operation.
+/// the threads that make calls with the operation, and by the progress thread of their communicator.
 typedef void spar_function(const void* in, void* inout, int64_t count, void* context);
 /// Creates an operation on values of `type`, which must be associative (up to rounding) and commutative. Ranks compare
 /// operations by their `name`. `neutral` points to the neutral element; name and neutral element are copied. `context`
@@ -266,15 +272,19 @@ enum spar_presence {
   SPAR_FRESH = 2   ///< the values of this call, and all earlier ones that were too late
 };
 /// Creates a partial allreduce of `n` values of `type`. `participation` says which calls start a round: "solo" the
-/// first one, "majority" that of a random rank, "quorum:Q" the first Q, "everyone" those of all ranks.
+/// first one, "majority" that of a random rank, "quorum:Q" the first Q, "everyone" those of all ranks. `tau`, at least
+/// 0 and equal on all ranks, is the number of rounds that may run ahead of a rank, which keeps the `n` values of each
+/// result until its calls; 64 suits small vectors. A rank takes part in the rounds of others only during its own calls
+/// and `spar_comm_progress`, unless it has the thread of `spar_comm_set_progress_thread`.
 int spar_partial_create(spar_comm comm, int64_t n, int type, spar_op op, const char* participation,
-                        const char* algorithm, spar_partial* partial);
+                        const char* algorithm, int64_t tau, spar_partial* partial);
 /// Replaces the `n` values by the result of the next round, which is the same on all ranks, and writes what rank r has
 /// contributed to presence[r], unless `presence` is NULL.
 int spar_partial_reduce(spar_partial partial, void* values, int64_t n, int presence[]);
 int spar_start_partial_reduce(spar_partial partial, void* values, int64_t n, int presence[], spar_request* request);
 /// Waits for all ranks, and replaces the values by the sum of all values that are in no earlier round.
 int spar_partial_drain(spar_partial partial, void* values, int64_t n, int presence[]);
+int spar_start_partial_drain(spar_partial partial, void* values, int64_t n, int presence[], spar_request* request);
 /// Frees the object, after `spar_partial_drain` and after the requests of its calls.
 int spar_partial_free(spar_partial* partial);
 /// @}

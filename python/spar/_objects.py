@@ -51,10 +51,12 @@ class Presence(enum.IntEnum):
 
 class Partial(_spar.Partial):
     """An allreduce of `n` values that does not wait for late ranks, whose values are part of a later round. All ranks
-    make their objects in the same order, make the same number of calls, and then drain.
+    make their objects in the same order, make the same number of calls, and then drain. The first object starts a
+    thread of the communicator, by which this rank takes part in the rounds of others while it computes.
 
     participation: which calls start a round: "solo" the first one, "majority" that of a random rank, "quorum:Q" the
-    first Q, "everyone" those of all ranks."""
+    first Q, "everyone" those of all ranks. tau: how many rounds may run ahead of a rank, which keeps the result of each
+    until its calls; equal on all ranks. `n` and `dtype`, the name of the type, are attributes."""
 
     def __init__(
         self,
@@ -64,8 +66,11 @@ class Partial(_spar.Partial):
         participation: str = "solo",
         op: str = "sum",
         algorithm: object = None,
+        tau: int = 64,
     ):
-        super().__init__(comm, n, _name_of(dtype), participation, op, algorithm)
+        super().__init__(comm, n, _name_of(dtype), participation, op, algorithm, tau)
+        self.n = n
+        self.dtype = _name_of(dtype)
         self._comm = comm
 
     def reduce(self, values: Any) -> list[Presence]:
@@ -81,3 +86,7 @@ class Partial(_spar.Partial):
         """Waits for all ranks, and replaces the values by the sum of all values that are in no earlier round. Returns
         what each rank has contributed."""
         return [Presence(what) for what in self._drain(values)]
+
+    def start_drain(self, values: Any) -> Pending[list[Presence]]:
+        """Starts a drain."""
+        return self._comm._start(self.drain, values)

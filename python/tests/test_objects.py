@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Error feedback, partial allreduces, and compositions."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -87,10 +89,37 @@ def test_partial():
     assert spar.run_threads(3, steps) == [[3 * 1111.0] * n] * 3
 
 
+def test_a_late_rank_does_not_hold_up_the_others():
+    the_others_have_ended = threading.Barrier(3)
+
+    def steps(comm):
+        reduce = spar.Partial(comm, 2, "float64", "solo")
+        x, rest = np.array([1.0, comm.rank]), np.zeros(2)
+        if comm.rank == 2:
+            the_others_have_ended.wait(60)  # outside of spar: a thread of the communicator takes part
+        present = reduce.reduce(x)
+        if comm.rank != 2:
+            the_others_have_ended.wait(60)
+        assert present[2] == spar.Presence.ABSENT
+        assert reduce.start_drain(rest).result()[2] == spar.Presence.STALE
+        return (x + rest).tolist()
+
+    assert spar.run_threads(3, steps) == [[3, 3]] * 3
+
+
+def test_a_partial_that_is_not_drained():
+    def leave(comm):
+        spar.Partial(comm, 2, participation="solo").reduce(np.ones(2, np.float32))
+
+    spar.run_threads(3, leave)  # its end waits for no thread of Python
+
+
 def test_bad_partial():
     (comm,) = spar.Communicator.threads(1)
     with pytest.raises(ValueError, match="'participation' is 'all'; expected everyone, solo"):
         spar.Partial(comm, 3, participation="all")
+    with pytest.raises(ValueError, match="'tau' is -1; expected at least 0"):
+        spar.Partial(comm, 3, tau=-1)
     with pytest.raises(TypeError, match="values has elements of the type float64; expected int32"):
         spar.Partial(comm, 3, np.int32).reduce(np.zeros(3))
 

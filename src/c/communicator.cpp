@@ -141,7 +141,9 @@ int spar_comm_set_hosts(spar_comm comm, const int hosts[]) {
 int spar_comm_last_call(spar_comm comm, spar_statistics* statistics) {
   return guarded(__func__, comm, [&] {
     check_pointer(statistics, "statistics");
-    const spar::statistics& last = open_communicator(comm)->net().last_call();
+    const auto on = open_communicator(comm);
+    const detail::rank_lock lock(on->net().port().node().shared()); // a progress thread may end a round
+    const spar::statistics& last = on->net().last_call();
     *statistics = {.messages_sent = signed_of(last.messages_sent),
                    .messages_received = signed_of(last.messages_received),
                    .bytes_sent = signed_of(last.bytes_sent),
@@ -156,6 +158,10 @@ int spar_comm_progress(spar_comm comm) {
   return guarded(__func__, comm, [&] { open_communicator(comm)->net().progress(false); });
 }
 
+int spar_comm_set_progress_thread(spar_comm comm, int on) {
+  return guarded(__func__, comm, [&] { open_communicator(comm)->set_progress_thread(on != 0); });
+}
+
 int spar_comm_abort(spar_comm comm, const char* reason) {
   return guarded(__func__, comm, [&] {
     check_pointer(reason, "reason");
@@ -166,7 +172,10 @@ int spar_comm_abort(spar_comm comm, const char* reason) {
 int spar_comm_free(spar_comm* comm) {
   return guarded(__func__, nullptr, [&] {
     check_pointer(comm, "comm");
-    if (*comm != nullptr) detail::any_access::rank(take<communicator>(comm, "comm")->net())->depart();
+    if (*comm == nullptr) return;
+    const auto freed = take<communicator>(comm, "comm");
+    freed->set_progress_thread(false);
+    detail::any_access::rank(freed->net())->depart();
   });
 }
 

@@ -6,9 +6,11 @@
 
 #include <spar/spar.h>
 
+#include <spar/runtime/progress_thread.hpp>
 #include <spar/transport/any.hpp>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,14 @@ class communicator final : public object {
     plans = nullptr;
   }
 
+  /// Starts or stops the thread that makes progress while the program computes.
+  void set_progress_thread(bool on) {
+    if (!on)
+      progress_.reset();
+    else if (!progress_)
+      progress_.emplace(net_);
+  }
+
   check* const check_open;
   char text[longest_text] = "";  ///< about the last call that failed
   std::shared_ptr<object> plans; ///< for the tree of the hosts, once a composition has needed them
@@ -43,6 +53,7 @@ class communicator final : public object {
  private:
   any_transport net_;
   std::vector<rank_t> hosts_;
+  std::optional<progress_thread<any_transport>> progress_; // ends before `net_` does
 };
 
 /// The communicator of `comm`. Throws `invalid_argument` if the handle is invalid, or if the layer below has ended.

@@ -80,10 +80,10 @@ template <class T, class Participation>
 class typed_reducer final : public partial_reducer {
  public:
   typed_reducer(spar_comm comm, const std::shared_ptr<communicator>& on, std::uint64_t n, const used_operation& by,
-                const Participation& who, const char* algorithm)
+                const Participation& who, const char* algorithm, std::uint64_t tau)
       : partial_reducer(comm, on, by),
-        partial_(
-            partial_allreduce<T>(on->net(), n, who, text_algorithm<T>(*on, algorithm), partial_operation{{by.what}})) {}
+        partial_(partial_allreduce<T>(on->net(), n, who, text_algorithm<T>(*on, algorithm),
+                                      partial_operation{{by.what}}, {.tau = tau})) {}
 
   void reduce(const std::shared_ptr<partial_reducer>& self, void* values, std::int64_t n, int* presence, bool last,
               spar_request* request) override {
@@ -140,17 +140,17 @@ using namespace spar::c;
 extern "C" {
 
 int spar_partial_create(spar_comm comm, int64_t n, int type, spar_op op, const char* participation,
-                        const char* algorithm, spar_partial* partial) {
+                        const char* algorithm, int64_t tau, spar_partial* partial) {
   return guarded(__func__, comm, [&] {
     const auto on = open_communicator(comm);
     begin_output(partial, "partial");
     check_pointer(participation, "participation");
-    const std::uint64_t count = checked_count(n, "n");
+    const std::uint64_t count = checked_count(n, "n"), ahead = checked_count(tau, "tau");
     const used_operation by = operation_of(op, type);
     *partial = for_type(type, [&]<class T>(std::type_identity<T>) {
       return for_participation(participation, [&]<class Who>(const Who& who) {
         return handle_for<spar_partial>(std::shared_ptr<partial_reducer>(
-            std::make_shared<typed_reducer<T, Who>>(comm, on, count, by, who, algorithm)));
+            std::make_shared<typed_reducer<T, Who>>(comm, on, count, by, who, algorithm, ahead)));
       });
     });
   });
@@ -167,6 +167,12 @@ int spar_start_partial_reduce(spar_partial partial, void* values, int64_t n, int
 }
 int spar_partial_drain(spar_partial partial, void* values, int64_t n, int presence[]) {
   return guarded(__func__, communicator_of(partial), [&] { reduce(partial, values, n, presence, true, nullptr); });
+}
+int spar_start_partial_drain(spar_partial partial, void* values, int64_t n, int presence[], spar_request* request) {
+  return guarded(__func__, communicator_of(partial), [&] {
+    begin_output(request, "request");
+    reduce(partial, values, n, presence, true, request);
+  });
 }
 
 int spar_partial_free(spar_partial* partial) {

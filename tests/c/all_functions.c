@@ -314,7 +314,7 @@ static int partial(spar_comm comm, int rank, int ranks) {
   double x[3], total = 0;
   int presence[16], kind, round, r;
   for (kind = 0; kind < 4; ++kind) {
-    OK(spar_partial_create(comm, 3, SPAR_DOUBLE, SPAR_SUM, who[kind], kind == 0 ? "flexreduce" : NULL, &reduce));
+    OK(spar_partial_create(comm, 3, SPAR_DOUBLE, SPAR_SUM, who[kind], kind == 0 ? "flexreduce" : NULL, 64, &reduce));
     total = 0;
     for (round = 0; round < 4; ++round) {
       x[0] = x[1] = x[2] = 1;
@@ -336,10 +336,44 @@ static int partial(spar_comm comm, int rank, int ranks) {
   return 0;
 }
 
+// The last rank makes its call only after the others have the result of theirs.
+static int late_rank(spar_comm comm, int rank, int ranks) {
+  spar_comm twin = NULL, served = NULL;
+  spar_partial reduce = NULL;
+  spar_request request = NULL;
+  float x[2] = {1, 2}, rest[2] = {0, 0};
+  int presence[16];
+  OK(spar_comm_split(comm, 0, rank, &served));
+  if (spar_comm_set_progress_thread(served, 1) != SPAR_SUCCESS) { // over MPI without threads
+    CHECK(strstr(spar_error_text(served), "MPI_THREAD_MULTIPLE") != NULL);
+    OK(spar_comm_free(&served));
+    return 0;
+  }
+  OK(spar_comm_split(comm, 0, rank, &twin));
+  OK(spar_comm_set_progress_thread(served, 1)); // has one already
+  OK(spar_partial_create(served, 2, SPAR_FLOAT, SPAR_SUM, "solo", NULL, 64, &reduce));
+  if (rank == ranks - 1) OK(spar_barrier(twin));
+  OK(spar_partial_reduce(reduce, x, 2, presence));
+  if (rank != ranks - 1) OK(spar_barrier(twin));
+  CHECK(presence[ranks - 1] == (ranks == 1 ? SPAR_FRESH : SPAR_ABSENT));
+  OK(spar_start_partial_drain(reduce, rest, 2, presence, &request));
+  OK(spar_wait(&request));
+  CHECK(presence[ranks - 1] == (ranks == 1 ? SPAR_ABSENT : SPAR_STALE));
+  CHECK(x[0] + rest[0] == (float)ranks && x[1] + rest[1] == 2 * (float)ranks);
+  OK(spar_partial_free(&reduce));
+  OK(spar_comm_set_progress_thread(served, 0));
+  OK(spar_allreduce(served, x, x, 2, SPAR_FLOAT, SPAR_MAX, NULL));
+  OK(spar_comm_set_progress_thread(served, 1));
+  OK(spar_allreduce(served, x, x, 2, SPAR_FLOAT, SPAR_MAX, NULL));
+  OK(spar_comm_free(&served)); // stops the thread
+  OK(spar_comm_free(&twin));
+  return 0;
+}
+
 int all_functions(spar_comm comm, void* context) {
   typedef int part(spar_comm comm, int rank, int ranks);
-  part* const all[] = {values_of_all,    own_operation, streams, coalesced, blocks, requests,
-                       waits_with_limit, parts,         trees,   feedback,  partial};
+  part* const all[] = {values_of_all,    own_operation, streams, coalesced, blocks,  requests,
+                       waits_with_limit, parts,         trees,   feedback,  partial, late_rank};
   const int* expected = (const int*)context;
   int rank = -1, ranks = -1;
   size_t i;

@@ -121,12 +121,14 @@ static int partial_reducers(spar_comm comm) {
   float x[4] = {1, 2, 3, 4};
   spar_partial partial = NULL;
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'participation' is 'nobody'",
-        spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "nobody", NULL, &partial));
+        spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "nobody", NULL, 64, &partial));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'participation' is 'quorum:1x'",
-        spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "quorum:1x", NULL, &partial));
+        spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "quorum:1x", NULL, 64, &partial));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "quorum is 9",
-        spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "quorum:9", NULL, &partial));
-  OK(spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "solo", NULL, &partial));
+        spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "quorum:9", NULL, 64, &partial));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "'tau' is -1; expected at least 0",
+        spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "solo", NULL, -1, &partial));
+  OK(spar_partial_create(comm, 4, SPAR_FLOAT, SPAR_SUM, "solo", NULL, 64, &partial));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "dimension 3", spar_partial_reduce(partial, x, 3, NULL));
   OK(spar_partial_free(&partial));
   return 0;

@@ -13,6 +13,7 @@ static int over_mpi(void) {
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'comm' is NULL", spar_comm_from_mpi(MPI_COMM_WORLD, NULL));
   OK(spar_comm_from_mpi(MPI_COMM_WORLD, &comm));
   OK(all_functions(comm, &ranks));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "needs MPI_THREAD_MULTIPLE", spar_comm_set_progress_thread(comm, 1));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "it is a rank of mpi", spar_comm_shrink(comm, &other));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "it is a rank of mpi", spar_comm_grow(comm, &other));
   OK(spar_comm_free(&comm));
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
   status = over_mpi();
   OK(spar_comm_from_mpi(MPI_COMM_WORLD, &kept));
   OK(spar_allreduce_sparse(kept, &v, SPAR_SUM, NULL, &stream));
-  OK(spar_partial_create(kept, 1, SPAR_DOUBLE, SPAR_SUM, "everyone", NULL, &reduce));
+  OK(spar_partial_create(kept, 1, SPAR_DOUBLE, SPAR_SUM, "everyone", NULL, 64, &reduce));
   MPI_Finalize();
   return status != 0 ? status : after_finalize(kept, reduce, stream);
 }

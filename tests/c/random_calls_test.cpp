@@ -356,7 +356,7 @@ void of_type(spar::any_transport& net, spar_comm comm, unsigned seed, int rounds
 void partial_rounds(spar::any_transport& net, spar_comm comm) {
   auto reduce = spar::partial_allreduce<float>(net, 3, spar::everyone());
   spar_partial c_reduce = nullptr;
-  EXPECT_EQ(spar_partial_create(comm, 3, SPAR_FLOAT, SPAR_SUM, "everyone", nullptr, &c_reduce), SPAR_SUCCESS);
+  EXPECT_EQ(spar_partial_create(comm, 3, SPAR_FLOAT, SPAR_SUM, "everyone", nullptr, 64, &c_reduce), SPAR_SUCCESS);
   std::vector<int> presence(static_cast<std::size_t>(net.size()));
   for (int round = 0; round < 4; ++round) {
     std::array<float, 3> x{1.0F, static_cast<float>(net.rank()), static_cast<float>(round)}, y = x;

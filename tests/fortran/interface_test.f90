@@ -263,7 +263,11 @@ contains
     integer :: stat
     character(200) :: text
     x = rank + 1
-    call spar_partial_create(comm, x, "everyone", everyone)
+    call spar_comm_set_progress_thread(comm, .true., stat=stat, errmsg=text)
+    call check(stat == spar_success .or. index(text, "MPI_THREAD_MULTIPLE") > 0, "a progress thread")
+    call spar_partial_create(comm, x, "nobody", everyone, tau=-1, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "'tau' is -1") > 0, "a negative tau")
+    call spar_partial_create(comm, x, "everyone", everyone, tau=2)
     call spar_partial_reduce(everyone, x, presence)
     call check(all(x == ranks * (ranks + 1) / 2) .and. all(presence == spar_fresh), "a round of everyone")
     x = 0
@@ -273,6 +277,7 @@ contains
     end if
     call spar_partial_drain(everyone, x)
     call spar_partial_free(everyone)
+    call spar_comm_set_progress_thread(comm, .false.)
   end subroutine
 
   recursive subroutine feedback(comm, rank, ranks)

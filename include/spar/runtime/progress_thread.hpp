@@ -84,9 +84,10 @@ class progress_thread {
         if (net_->node().busy()) rest_from = net_->now() + options_.idle;
       }
       rank_mutex_.yield_to_waiters();
-      if constexpr (sleeps)
-        net_->sleep_until(std::min(until, net_->now() + longest_sleep));
-      else if (net_->now() < rest_from)
+      if constexpr (sleeps) {
+        if (net_->sleep_until(std::min(until, net_->now() + longest_sleep))) continue;
+      }
+      if (net_->now() < rest_from)
         sched_yield();
       else
         detail::rest(options_.pause);

@@ -85,11 +85,12 @@ concept shared_transport = transport<Net> && requires(const Net& net) { net.shar
 
 /// Optional: a shared_transport whose progress_thread sleeps; without these functions, it polls. It calls
 /// `sleep_until(time)`, without the lock of the rank, to block until a message has arrived or an operation may have
-/// ended, but not past the `time` of the clock `now`. `wake()`, which another thread calls, ends the present
-/// `sleep_until`, or the next one if there is none.
+/// ended, but not past the `time` of the clock `now`. `sleep_until` returns false at once if the transport cannot
+/// sleep, such as an `any_port` over MPI; then the progress_thread polls. `wake()`, which another thread calls, ends
+/// the present `sleep_until`, or the next one if there is none.
 template <class Net>
 concept sleeping_transport = shared_transport<Net> && requires(Net& net, double time) {
-  net.sleep_until(time);
+  { net.sleep_until(time) } -> std::same_as<bool>;
   net.wake();
 };
 

@@ -50,6 +50,8 @@ class any_port {
   void post(const control_message& note, rank_t peer) { functions_->post(inner_, note, peer); }
   void await(operation_record& r, std::coroutine_handle<> waiting) { functions_->await(inner_, r, waiting); }
   void share() const { functions_->share(inner_); }
+  bool sleep_until(double time) { return functions_->sleep_until(inner_, time); }
+  void wake() { functions_->wake(inner_); }
   [[nodiscard]] device_path path_on_device(std::size_t bytes, std::size_t pieces) const {
     return functions_->path(inner_, bytes, pieces);
   }
@@ -70,6 +72,8 @@ class any_port {
     void (*post)(void*, const control_message&, rank_t);
     void (*await)(void*, operation_record&, std::coroutine_handle<>);
     void (*share)(void*);
+    bool (*sleep_until)(void*, double time);
+    void (*wake)(void*);
     device_path (*path)(void*, std::size_t bytes, std::size_t pieces);
     operation_record* (*send)(void*, const message_pieces&, rank_t, tag_t);
     operation_record* (*receive)(void*, message_buffer&, rank_t, tag_t);
@@ -104,6 +108,15 @@ class any_port {
           as<Net>(net).share();
         else
           raise<invalid_argument>({"the transport in this any_transport does not allow a progress_thread"});
+      },
+      [](void* net, double time) {
+        if constexpr (sleeping_transport<Net>)
+          return as<Net>(net).sleep_until(time);
+        else
+          return false;
+      },
+      [](void* net) {
+        if constexpr (sleeping_transport<Net>) as<Net>(net).wake();
       },
       [](void* net, std::size_t bytes, std::size_t pieces) {
         if constexpr (device_transport<Net>)

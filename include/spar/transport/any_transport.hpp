@@ -31,9 +31,9 @@ concept has_ranks = requires(Net& net) { net.rank(), net.size(), net.now(); };
 
 /// A rank of `threads`, `mpi`, `ucx` or `sim`, whose type does not depend on the transport. Code that takes an
 /// `any_transport&` is compiled once and runs on every transport; in return, each send and each receive costs a few
-/// calls by pointer. A progress_thread polls. A decorator may wrap an any_transport, but an any_transport cannot wrap a
-/// decorator. To pass an any_transport to a collective that is a template, such as `spar::allreduce`, include
-/// `<spar/transport/any.hpp>`; `any_allreduce` and the other types of `<spar/any.hpp>` need no other header.
+/// calls by pointer. A decorator may wrap an any_transport, but an any_transport cannot wrap a decorator. To pass an
+/// any_transport to a collective that is a template, such as `spar::allreduce`, include `<spar/transport/any.hpp>`;
+/// `any_allreduce` and the other types of `<spar/any.hpp>` need no other header.
 ///
 /// An any_transport without a rank can only be tested, be assigned to and be destroyed.
 class any_transport {

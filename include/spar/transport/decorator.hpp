@@ -38,8 +38,8 @@ class decorated_port {
   }
   /// Sleeps until `time` as the inner transport does.
   template <sleeping_transport N = Net>
-  void sleep_until(double time) {
-    inner_->sleep_until(time);
+  bool sleep_until(double time) {
+    return inner_->sleep_until(time);
   }
   template <sleeping_transport N = Net>
   void wake() {

@@ -274,13 +274,14 @@ SPAR_INLINE void threads_port::post(const control_message& text, rank_t peer) {
   to.signal_.notify_all();
 }
 
-SPAR_INLINE void threads_port::sleep_until(double time) {
+SPAR_INLINE bool threads_port::sleep_until(double time) {
   const double until = std::min(time, now() + 3600);
   const std::lock_guard lock(mutex_);
   while (incoming_.empty() && returned_.empty() && notes_.empty() && !woken_ && now() < until) {
     signal_.wait(mutex_, until);
   }
   woken_ = false;
+  return true;
 }
 
 SPAR_INLINE bool threads_port::collect() {

@@ -81,7 +81,8 @@ class threads_port : public endpoint {
   void share() const noexcept {}
   /// Blocks until another rank has sent a message or a control message to this rank, or has finished reading a message
   /// that this rank sent, or until the `time` of the clock `now`, or until `wake` is called; at most for one hour.
-  void sleep_until(double time);
+  /// Returns true.
+  bool sleep_until(double time);
   void wake();
   [[gnu::cold]] void post(const control_message& text, rank_t peer);
 

@@ -173,17 +173,18 @@ class ucx_port : public endpoint {
     if (sleeps_elsewhere_ && !connections_.arm()) connections_.wake(); // this thread has taken its events
   }
 
-  /// Called by a progress_thread, which does not hold the lock of the rank.
-  void sleep_until(double time) {
+  /// Called by a progress_thread, which does not hold the lock of the rank. Returns true.
+  bool sleep_until(double time) {
     {
       const detail::rank_lock lock(shared());
-      if (!connections_.arm()) return;
+      if (!connections_.arm()) return true;
       sleeps_elsewhere_ = true;
     }
     const bool has_ended = connections_.wait(time - now());
     const detail::rank_lock lock(shared());
     sleeps_elsewhere_ = false;
     if (has_ended) connections_.look_at_processes();
+    return true;
   }
   void wake() noexcept { connections_.wake(); }
 
