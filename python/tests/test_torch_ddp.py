@@ -46,12 +46,13 @@ def train(model, rank, steps, first=0, embedding=False, accumulate=1):
     return [p.detach() for p in model.parameters()]
 
 
-def with_and_without(comm, options, embedding, accumulate):
+def with_and_without(comm, options, embedding, accumulate, participation=None):
     results = []
     for hooked in (False, True):
         model = make(embedding, **options)
         if hooked:
-            model.register_comm_hook(*spar.torch.ok_topk(comm, 1.0))
+            eager = participation and spar.torch.eager(comm, participation)
+            model.register_comm_hook(*(eager or spar.torch.ok_topk(comm, 1.0)))
         results.append(train(model, comm.rank, 4, embedding=embedding, accumulate=accumulate))
     return results
 
@@ -83,6 +84,14 @@ class HookTest(unittest.TestCase):
         results = ranks.run(2, uneven)
         for p, q in zip(*results):
             self.assertTrue(torch.equal(p, q))
+
+    def test_steps_that_do_not_wait_for_a_late_rank(self):
+        ranks.run(3, eager_with_a_late_rank)
+
+    def test_eager_steps_of_all_ranks_give_the_weights_of_ddp(self):
+        for plain, hooked in ranks.run(2, with_and_without, {}, False, 1, "everyone"):
+            for p, q in zip(plain, hooked):
+                torch.testing.assert_close(q, p)
 
     def test_a_codec_and_the_warm_up(self):
         results = ranks.run(2, other_hooks)
@@ -128,6 +137,46 @@ def lossless_in_the_long_run(comm):
         comm.allreduce(mine.numpy(), "average")
         torch.testing.assert_close(arrived + mine[1], mine[0])
         assert mine[1].abs().sum() > 0
+
+
+def eager_with_a_late_rank(comm):
+    """Rank 2 begins a backward pass only when the others have ended theirs, but not in steps with new buckets."""
+    done = comm.split(0)
+    model = make()
+    state, hook = spar.torch.eager(comm, "solo")
+    model.register_comm_hook(state, hook)
+    plain = Net()
+    plain.load_state_dict(model.module.state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    given = [torch.zeros_like(p) for p in plain.parameters()]
+    sent = [torch.zeros_like(p) for p in plain.parameters()]
+    late = []
+    for step in range(8):
+        if step == 5:
+            saved = state.state_dict(model)
+            state.load_state_dict(saved, model=model)
+        together = step in (0, 1, 5)
+        if comm.rank == 2 and not together:
+            done.barrier()
+        for of in (model, plain):
+            of.zero_grad()
+            of(batch(comm.rank, step)).square().mean().backward()
+        if comm.rank != 2 and not together:
+            done.barrier()
+        if not together:
+            late.append(state.presence[2])
+        for total, p in zip(given, plain.parameters()):
+            total += p.grad
+        for total, p in zip(sent, model.module.parameters()):
+            total += p.grad
+    state.finish(optimizer)
+    for total, p in zip(sent, model.module.parameters()):
+        total += p.grad
+    for arrived, mine in zip(sent, given):
+        comm.allreduce(mine.numpy(), "average")
+        torch.testing.assert_close(arrived, mine)
+    assert spar.Presence.FRESH not in late, late
+    assert spar.Presence.ABSENT in late, late
 
 
 def uneven(comm):

@@ -11,16 +11,19 @@ The state, a :class:`Reduction`, also serves FSDP2 (:func:`register_fsdp`), prog
 (:meth:`Reduction.attach`) and local steps (:class:`LocalSteps`). docs/guide/torch.md is the guide.
 """
 
-from ._hooks import ReduceScatter, average_hook, compressed, ok_topk, register_fsdp, topk, two_shot
+from ._eager import Eager
+from ._hooks import ReduceScatter, average_hook, compressed, eager, ok_topk, register_fsdp, topk, two_shot
 from ._local_steps import LocalSteps
 from ._reduction import Reduction
 
 __all__ = [
+    "Eager",
     "LocalSteps",
     "ReduceScatter",
     "Reduction",
     "average_hook",
     "compressed",
+    "eager",
     "ok_topk",
     "register_fsdp",
     "topk",

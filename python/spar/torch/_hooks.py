@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 import spar
 
+from ._eager import Eager
 from ._reduction import _FSDP, Reduction, _ToldToPeers
 
 Density = float | Callable[[int], float]
@@ -72,6 +73,16 @@ def compressed(
     ``options`` are those of :class:`Reduction`; returns as :func:`ok_topk`.
     """
     return Reduction(comm, algorithm, feedback=feedback, **options), average_hook
+
+
+def eager(comm: spar.Communicator, participation: str = "majority", **options: Any) -> tuple[Eager, Hook]:
+    """Steps that do not wait for late ranks, whose gradients are part of a later step (eager-SGD, Li et al., PPoPP
+    2020).
+
+    ``participation`` and ``options`` are those of :class:`Eager`, whose ``finish`` ends the training; returns as
+    :func:`ok_topk`.
+    """
+    return Eager(comm, participation, **options), average_hook
 
 
 def register_fsdp(model: torch.nn.Module, state: Reduction) -> None:

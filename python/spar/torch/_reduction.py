@@ -204,7 +204,7 @@ class Reduction:
             residual = feedback.residual
             if len(residual):
                 values.add_(torch.from_numpy(residual), alpha=self._decay - 1)  # feedback adds the whole residual
-        return feedback.start_reduce(values.numpy(), op="average")
+        return self._start_reduce(feedback, values.numpy())
 
     def _start_sparse(self, gradient):
         pending = self.comm.start_allreduce_sparse(gradient.cpu(), "average", self._sparse_algorithm)
@@ -219,10 +219,15 @@ class Reduction:
         bucket = algorithm, keys
         if bucket not in self._feedback:
             self._carry(keys)
-            feedback = spar.ErrorFeedback(self.comm, algorithm, dtype=str(dtype).removeprefix("torch."))
-            self._feedback[bucket] = feedback, sizes
+            self._feedback[bucket] = self._make_feedback(algorithm, sum(sizes), dtype), sizes
             self._bucket_of.update(dict.fromkeys(keys, bucket))
         return self._feedback[bucket][0]
+
+    def _make_feedback(self, algorithm, n, dtype):
+        return spar.ErrorFeedback(self.comm, algorithm, dtype)
+
+    def _start_reduce(self, feedback, values):
+        return feedback.start_reduce(values, op="average")
 
     def _carry(self, keys):
         """Ends the buckets that have residuals of ``keys``, and carries these residuals over to the next reduction."""
