@@ -117,23 +117,25 @@ def train(options, system, seed, data, comm):
     seconds, alone, sent = [], [], 0
 
     def step(batch):
-        loss = cross_entropy(model(x[batch]), labels[batch])
-        loss.backward()
+        cross_entropy(model(x[batch]), labels[batch]).backward()
         optimizer.step()
         optimizer.zero_grad()
 
+    def set_rate(rate):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
     warmup = 4  # DDP rebuilds its buckets, PowerSGD starts
     for at in range(options.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = options.rate * min(1, (at + 1) / (0.1 * options.steps)) * (1 - at / options.steps)
         batch = torch.randint(len(x), (options.batch,), generator=random)
-        if at in range(warmup, warmup + 3):  # what a step computes: a backward pass without communication
+        if at in range(warmup, warmup + 3):  # what a step takes without communication
+            set_rate(0)  # the weights stay as they are
             dist.barrier()
             begin = time.perf_counter()
             with model.no_sync():
-                cross_entropy(model(x[batch]), labels[batch]).backward()
+                step(batch)
             alone.append(time.perf_counter() - begin)
-            optimizer.zero_grad()
+        set_rate(options.rate * min(1, (at + 1) / (0.1 * options.steps)) * (1 - at / options.steps))
         if at == warmup + 3:
             dist.barrier()
             first, sent = at, bytes_sent()
@@ -144,11 +146,12 @@ def train(options, system, seed, data, comm):
     count = options.steps - first
     seconds = (time.perf_counter() - begin_all) / count
     sent = (bytes_sent() - sent) / count
-    with torch.no_grad():
-        tests = zip(test_x.split(500), test_labels.split(500))
-        right = sum((model.module(part).argmax(1) == of).sum() for part, of in tests)
+    with torch.no_grad():  # each rank tests a part
+        tests = zip(test_x[comm.rank :: comm.size].split(500), test_labels[comm.rank :: comm.size].split(500))
+        right = sum((model.module(part).argmax(1) == of).sum() for part, of in tests).view(1).numpy()
+    accuracy = float(comm.allreduce(right)[0]) / len(test_labels)
     check_weights(model, comm)
-    return {"seconds": seconds, "alone": min(alone), "bytes": sent, "accuracy": float(right) / len(test_labels)}
+    return {"seconds": seconds, "alone": sum(alone) / len(alone), "bytes": sent, "accuracy": accuracy}
 
 
 def check_weights(model, comm):

@@ -92,8 +92,8 @@ def _of_torch(vector: Any) -> tuple[Entries, bool]:
     shape, dimensions = vector.shape, vector.sparse_dim()
     if dimensions == 0:
         raise InvalidArgumentError(f"vector has the shape {tuple(shape)}, but no sparse dimension")
-    indices, values = torch.zeros_like(vector._indices()[0]), vector._values()
-    for size, along in zip(shape, vector._indices()):  # several sparse dimensions count as their product
+    (indices, *others), values = vector._indices(), vector._values()
+    for size, along in zip(shape[1:], others):  # several sparse dimensions count as their product
         indices = indices * size + along
     if values.dim() > 1 and values.dtype is torch.bfloat16:
         values = values.float()  # NumPy, which adds rows, lacks this type
