@@ -5,9 +5,9 @@
 
 Models: "image" and "mlp" classify Fashion-MNIST (Debian's package dataset-fashion-mnist), with 0.24 and 25 million
 parameters; "embedding" classifies made-up bags of 64 words with a sparse embedding of 200,000 x 32.
-Systems: "dense" (gloo), "fp16", "powersgd" (rank 2), "ok_topk", "topk" (1 %), "two_shot" (8 bits), or the text of any
-composition such as "ring+bf16". A sparse embedding is reduced by gloo's COO allreduce with "dense", by spar with
-its own systems.
+Systems: "dense" (gloo), "fp16", "powersgd" (rank 2), "ok_topk", "topk" (1 %), "two_shot" (8 bits), "eager" or
+"eager:quorum:3" (steps that do not wait for late ranks), or the text of any composition such as "ring+bf16". A sparse
+embedding is reduced by gloo's COO allreduce with "dense", by spar with its own systems.
 """
 
 import argparse
@@ -85,6 +85,8 @@ def register(system, model, comm, density):
     if name in ("ok_topk", "topk"):
         factory = getattr(spar.torch, name)
         state, hook = factory(comm, density, store=store or None)
+    elif system.partition(":")[0] == "eager":
+        state, hook = spar.torch.eager(comm, system.partition(":")[2] or "majority")
     elif system == "two_shot":
         state, hook = spar.torch.two_shot(comm, 8)
     else:
@@ -111,7 +113,7 @@ def train(options, system, seed, data, comm):
     torch.manual_seed(seed)
     # PowerSGD over gloo needs a single bucket: its calls of several buckets have no order that all ranks share.
     model = DistributedDataParallel(MODELS[options.model](), bucket_cap_mb=1000 if system == "powersgd" else 25)
-    register(system, model, comm, options.density)
+    state = register(system, model, comm, options.density)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)
     random = torch.Generator().manual_seed(1000 * seed + dist.get_rank())
     seconds, alone, sent = [], [], 0
@@ -140,8 +142,13 @@ def train(options, system, seed, data, comm):
             dist.barrier()
             first, sent = at, bytes_sent()
             begin_all = time.perf_counter()
+        if dist.get_rank() == numpy.random.default_rng([seed, at]).integers(dist.get_world_size()):
+            time.sleep(options.late)
         step(batch)
         bar(f"{system}, seed {seed}", at + 1, options.steps)
+    if isinstance(state, spar.torch.Eager):
+        state.finish(optimizer)
+        optimizer.step()
     dist.barrier()
     count = options.steps - first
     seconds = (time.perf_counter() - begin_all) / count
@@ -190,6 +197,7 @@ def main():
     parser.add_argument("--batch", type=int, default=32, help="samples of a rank")
     parser.add_argument("--rate", type=float, default=0.2, help="the highest learning rate")
     parser.add_argument("--density", type=float, default=0.01, help="of ok_topk and topk")
+    parser.add_argument("--late", type=float, default=0, help="seconds that a random rank sleeps in each step")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
     parser.add_argument("--json", help="writes the results to this file")
     parser.add_argument("--plot", help="draws the results to this file")

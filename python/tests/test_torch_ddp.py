@@ -233,6 +233,22 @@ class FailureTest(unittest.TestCase):
             self.assertEqual(ended[rank].kind, "PeerFailedError", ended[rank].trace)
             self.assertIn("rank 1", ended[rank].error)
 
+    def test_a_rank_that_fails_in_steps_that_do_not_wait(self):
+        ended = self.fail(eager_until, raise_on_one)
+        self.assertEqual((ended[1].kind, ended[1].error), ("ZeroDivisionError", "no density"))
+        self.assert_others_know(ended, 1, "ZeroDivisionError: no density")
+        ended = self.fail(eager_until, die)
+        self.assertEqual(ended[1].code, -signal.SIGKILL)
+        for rank in (0, 2):
+            self.assertEqual(ended[rank].kind, "PeerFailedError", ended[rank].trace)
+            self.assertIn("rank 1", ended[rank].error)
+
+    def test_an_interrupt_while_a_rank_waits_for_late_gradients(self):
+        ended = self.fail(be_interrupted, eager_until, interrupt=0)
+        self.assertEqual(ended[0].kind, "KeyboardInterrupt", ended[0].trace)
+        self.assertEqual(ended[2].kind, "PeerFailedError", ended[2].trace)
+        self.assertRegex(ended[2].error, "rank 0 failed.*(KeyboardInterrupt|interrupted)")
+
     def test_an_interrupt_while_a_rank_waits(self):
         ended = self.fail(be_interrupted, interrupt=0)
         self.assertEqual(ended[0].kind, "KeyboardInterrupt", ended[0].trace)
@@ -253,6 +269,15 @@ def train_until(comm, fail, in_forward=False):
     model.register_comm_hook(state, hook)
     model.register_forward_pre_hook(lambda *_: fail(comm, state.step) if in_forward else None)
     train(model, comm.rank, 20)
+
+
+def eager_until(comm, fail):
+    """Makes steps that wait for no rank; `fail` is called with the ranks and the number of the step, in the hook."""
+    model = make()
+    state, hook = spar.torch.eager(comm, "solo", algorithm=lambda step: fail(comm, step) or "sparcml")
+    model.register_comm_hook(state, hook)
+    train(model, comm.rank, 3)
+    state.finish(torch.optim.SGD(model.parameters(), lr=0.05))
 
 
 def raise_on_one(comm, step):
@@ -280,9 +305,9 @@ def sleep_long(comm, step):
         ranks.ready()
 
 
-def be_interrupted(comm):
+def be_interrupted(comm, until=None):
     try:
-        train_until(comm, sleep_long)
+        (until or train_until)(comm, sleep_long)
     except KeyboardInterrupt:
         seconds = time.time() - os.path.getmtime(os.environ["READY"])
         assert seconds < 8, f"noticed Ctrl-C after {seconds:.1f} s, when rank 1 has slept"
