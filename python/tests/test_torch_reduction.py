@@ -257,13 +257,24 @@ class OptimizerTest(unittest.TestCase):
 
 
 class LocalStepsTest(unittest.TestCase):
-    def train(self, comm, every, outer=None, state=None):
+    def train(self, comm, every, outer=None, density=1.0, resumed_before=None):
+        def make(weight):
+            state, _ = spar.torch.topk(comm, density)
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            return optimizer, spar.torch.LocalSteps(optimizer, state, every, outer and outer([weight]))
+
         weight = torch.nn.Parameter(torch.zeros(64))
-        optimizer = torch.optim.SGD([weight], lr=0.1)
-        state = state or spar.torch.topk(comm, 1.0)[0]
-        local = spar.torch.LocalSteps(optimizer, state, every, outer and outer([weight]))
+        optimizer, local = make(weight)
         seen = []
         for step in range(6):
+            if step == resumed_before:
+                saved, of = local.state_dict(), torch.nn.Module()
+                of.weight = weight
+                residuals = local.state.state_dict(of)
+                of.weight = weight = torch.nn.Parameter(weight.detach().clone())
+                optimizer, local = make(weight)
+                local.load_state_dict(saved)
+                local.state.load_state_dict(residuals, model=of)
             weight.grad = gradient(comm.rank, step, 64)
             optimizer.step()
             seen.append(weight.detach().clone())
@@ -279,6 +290,19 @@ class LocalStepsTest(unittest.TestCase):
             if step in (2, 5):
                 for seen in results:
                     torch.testing.assert_close(seen[step], expected)
+
+    def test_a_checkpoint_between_two_averages(self):
+        straight = spar.run_threads(2, lambda comm: self.train(comm, 3, density=0.5))
+        for before in (3, 4):
+            resumed = spar.run_threads(2, lambda comm: self.train(comm, 3, density=0.5, resumed_before=before))
+            for one, other in zip(straight, resumed):
+                for expected, value in zip(one, other):
+                    self.assertTrue(torch.equal(value, expected))
+        local = spar.torch.LocalSteps(
+            torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=1), spar.torch.Reduction(None, "ring"), every=2
+        )
+        with self.assertRaisesRegex(ValueError, r"the shapes \[\(3,\)\]; those of the optimizer have \[\(2,\)\]"):
+            local.load_state_dict({"steps": 1, "last": [torch.zeros(3)]})
 
     def test_outer_optimizer(self):
         def outer(parameters):

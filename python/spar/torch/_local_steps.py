@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Local steps: ranks train alone for some steps, then average the changes of their parameters."""
 
+from typing import Any
+
 import torch
 
 from ._reduction import Reduction
@@ -73,7 +75,25 @@ class LocalSteps:
         for last, p in zip(self._last, self._parameters):
             last.copy_(p)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the number of steps since the last average, and the parameters after that average.
+
+        A rank saves it beside its own parameters, optimizers and ``state.state_dict(model)``. Right after an average,
+        the state of any rank suits a job with another number of ranks.
+        """
+        return {"steps": self._steps, "last": [last.clone() for last in self._last]}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Restores what :meth:`state_dict` has returned. The parameters, which a rank loads by itself, stay as they
+        are."""
+        shapes, expected = ([tuple(of.shape) for of in tensors] for tensors in (saved["last"], self._last))
+        if shapes != expected:
+            raise ValueError(f"the saved parameters have the shapes {shapes}; those of the optimizer have {expected}")
+        self._steps = saved["steps"]
+        for last, before in zip(self._last, saved["last"]):
+            last.copy_(before)
+
     def _after_step(self):
         self._steps += 1
-        if self._steps == self._every:
+        if self._steps >= self._every:
             self.average()
