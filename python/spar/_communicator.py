@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Communicators: how ranks meet, and the calls that the extension module does not have."""
 
+import functools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self, TypeVar
@@ -195,8 +197,15 @@ class Communicator(_spar.Communicator):
         finally:
             self._end_started()
 
+    @functools.cached_property
+    def _partials(self) -> "weakref.WeakSet[_spar.Partial]":
+        """The partial allreduces, which tell the other ranks when they end."""
+        return weakref.WeakSet()
+
     def close(self) -> None:
         """Waits for started calls, and frees the communicator. `with` closes, too. A second call does nothing."""
+        for partial in list(self._partials):
+            partial._free()
         super().close()
         if self._worker is not None:
             self._worker.shutdown(wait=False)

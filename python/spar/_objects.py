@@ -72,6 +72,7 @@ class Partial(_spar.Partial):
         self.n = n
         self.dtype = _name_of(dtype)
         self._comm = comm
+        comm._partials.add(self)
 
     def reduce(self, values: Any) -> list[Presence]:
         """Replaces the values by the result of the next round, which is the same on all ranks. Returns what each rank

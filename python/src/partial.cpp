@@ -39,6 +39,9 @@ class partial {
 
   std::vector<int> reduce(nb::handle values) { return call(values, &spar_start_partial_reduce); }
   std::vector<int> drain(nb::handle values) { return call(values, &spar_start_partial_drain); }
+  void free() {
+    comm_.run_idle([&] { return spar_partial_free(&partial_); });
+  }
 
  private:
   std::vector<int> call(nb::handle values, decltype(spar_start_partial_reduce)* start) {
@@ -65,7 +68,8 @@ void bind_partial(nb::module_& module) {
       .def(nb::init<communicator&, std::int64_t, const char*, const char*, const char*, nb::handle, std::int64_t>(),
            "comm"_a, "n"_a, "dtype"_a, "participation"_a, "op"_a, "algorithm"_a.none(), "tau"_a, nb::keep_alive<1, 2>())
       .def("_reduce", &partial::reduce, "values"_a.none())
-      .def("_drain", &partial::drain, "values"_a.none());
+      .def("_drain", &partial::drain, "values"_a.none())
+      .def("_free", &partial::free);
 }
 
 } // namespace spar_python

@@ -33,6 +33,26 @@ def test_collectives():
     run_processes(3, collectives)
 
 
+def close_without_drain():
+    comm = spar.Communicator.from_env()
+    partial = spar.Partial(comm, 2, participation="solo")
+    partial.reduce(np.ones(2, np.float32))
+    if comm.rank == 1:
+        comm.close()
+        time.sleep(3)
+        with pytest.raises(spar.InvalidArgumentError, match="closed"):
+            partial.reduce(np.ones(2, np.float32))
+        return
+    started = time.monotonic()
+    with pytest.raises((spar.MismatchError, spar.PeerFailedError), match="rank 1"):
+        partial.drain(np.ones(2, np.float32))
+    assert time.monotonic() - started < 2, "rank 1 has said nothing"
+
+
+def test_a_communicator_that_is_closed_ends_its_partial_allreduces():
+    run_processes(3, close_without_drain, keep_going=True)
+
+
 def raise_on_rank_1():
     with spar.Communicator.from_env() as comm:
         if comm.rank == 1:

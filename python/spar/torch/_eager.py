@@ -40,7 +40,7 @@ class Eager(Reduction):
         participation: str = "majority",
         algorithm: object | Callable[[int], object] = "sparcml",
         *,
-        tau: int = 64,
+        tau: int = 8,
         warmup_steps: int = 0,
         exclude: Iterable[Any] | Callable[[Any], bool] = (),
         sparse_algorithm: object = None,
