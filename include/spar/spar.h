@@ -138,6 +138,11 @@ int spar_comm_set_deadline(spar_comm comm, double seconds);
 /// share a host. The numbers are the same on all ranks. Without this function, ranks of MPI have the hosts on which
 /// they run, and ranks of threads share one host. A part of a communicator has the hosts of its ranks.
 int spar_comm_set_hosts(spar_comm comm, const int hosts[]);
+/// Sets what a message and a byte cost on the network, in seconds, by which compositions such as "dense" and
+/// "sparcml+coded" choose a schedule, and whether to encode entries. At first 1e-6 and 1e-10, for ranks on one machine;
+/// links of 1 Gbit/s have about 5e-5 and 8e-9. A collective call: all ranks get the numbers of rank 0. Errors:
+/// SPAR_ERR_INVALID_ARGUMENT on all ranks if one of these is negative, infinite or NaN.
+int spar_comm_set_network(spar_comm comm, double message_seconds, double byte_seconds);
 /// The statistics of the call on `comm` that has ended last.
 int spar_comm_last_call(spar_comm comm, spar_statistics* statistics);
 /// Makes progress on the calls in flight, without waiting. Waiting for any call makes progress, too.

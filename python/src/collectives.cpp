@@ -266,6 +266,17 @@ void bind_communicator(nb::module_& module) {
       .def_prop_rw("deadline", &communicator::deadline, &communicator::set_deadline,
                    "For how many seconds a call waits for a message before it raises TimeoutError; 600 at first.")
       .def("_set_hosts", &set_hosts, "hosts"_a)
+      .def(
+          "set_network",
+          [](communicator& self, double message_seconds, double byte_seconds) {
+            self.run([&](spar_comm comm) { return spar_comm_set_network(comm, message_seconds, byte_seconds); });
+          },
+          "message_seconds"_a, "byte_seconds"_a,
+          R"(Sets what a message and a byte cost on the network, in seconds.
+
+Compositions such as 'dense' and 'sparcml+coded' choose a schedule by these numbers, and whether to encode entries. At
+first 1e-6 and 1e-10, for ranks on one machine; links of 1 Gbit/s have about 5e-5 and 8e-9. A collective call: all ranks
+get the numbers of rank 0. Raises InvalidArgumentError on all ranks if one of these is negative, infinite or NaN.)")
       .def("_last_call", &last_call, nb::sig("def _last_call(self) -> tuple[int, int, int, int, int, float, float]"))
       .def("_split", &split, "colour"_a, "key"_a)
       .def("_shrink", &shrink)

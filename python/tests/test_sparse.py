@@ -74,6 +74,23 @@ def test_wide_vectors():
     assert sum_.indices.tolist() == [2**32 - 1]
 
 
+def test_entries_are_encoded_where_the_network_is_slow():
+    def sent(comm):
+        mine = random_vector(comm.rank, 2**20, 2**13)
+        found = []
+        for byte_seconds in 1e-10, 1e-7:
+            comm.set_network(1e-6, byte_seconds)
+            comm.allreduce_sparse(mine, "sum", "sparcml+coded")
+            found.append(comm.last_call.bytes_sent)
+        return found
+
+    for fast, slow in spar.run_threads(2, sent):
+        assert slow < 0.8 * fast
+    (comm,) = spar.Communicator.threads(1)
+    with pytest.raises(spar.InvalidArgumentError, match="beta"):
+        comm.set_network(1e-6, -1.0)
+
+
 def test_coalesce():
     sum_ = spar.coalesce(spar.Sparse(9, np.array([5, 1, 5], np.int32), np.array([1.0, 2, 3])))
     assert sum_.indices.tolist() == [1, 5]

@@ -138,6 +138,11 @@ int spar_comm_set_hosts(spar_comm comm, const int hosts[]) {
   });
 }
 
+int spar_comm_set_network(spar_comm comm, double message_seconds, double byte_seconds) {
+  return guarded(__func__, comm,
+                 [&] { open_communicator(comm)->net().set_network({.alpha = message_seconds, .beta = byte_seconds}); });
+}
+
 int spar_comm_last_call(spar_comm comm, spar_statistics* statistics) {
   return guarded(__func__, comm, [&] {
     check_pointer(statistics, "statistics");

@@ -86,6 +86,8 @@ static int arguments(spar_comm comm) {
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'type' is 0", spar_op_create(0, "own", add, NULL, x, &op));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'op' is 0", spar_allreduce(comm, x, x, 4, SPAR_FLOAT, op, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "deadline", spar_comm_set_deadline(comm, -1));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "alpha of the network model", spar_comm_set_network(comm, -1, 0));
+  FAILS(SPAR_ERR_INVALID_ARGUMENT, "beta of the network model", spar_comm_set_network(comm, 1e-6, -1));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'reason' is NULL", spar_comm_abort(comm, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'ranks' is 0", spar_run_threads(0, NULL, NULL));
   FAILS(SPAR_ERR_INVALID_ARGUMENT, "'program' is NULL", spar_run_threads(1, NULL, NULL));

@@ -295,6 +295,9 @@ contains
     call check(all(x == ranks - 1), "a reduction over the tree of hosts")
     call spar_comm_set_hosts(comm, [1], stat=stat, errmsg=text)
     call check(ranks == 1 .or. (stat == spar_err_invalid_argument .and. index(text, "hosts") > 0), "hosts")
+    call spar_comm_set_network(comm, 1e-6_real64, -1.0_real64, stat=stat, errmsg=text)
+    call check(stat == spar_err_invalid_argument .and. index(text, "beta") > 0, "a negative cost of bytes")
+    call spar_comm_set_network(comm, 1e-6_real64, 1e-10_real64)
     ! Each rank sends its largest value, which is the same on all ranks, and keeps the others.
     x = 1
     x(7) = 10
