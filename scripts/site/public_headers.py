@@ -126,7 +126,7 @@ STANDARD = [line.strip().split(" ## ") for line in r"""
     void post\(const control_message& note ## Sends the control message `note` to the rank `peer`.
     void await\(operation_record& r ## Resumes the coroutine `waiting` when the operation `r` has ended.
     void share\(\) const ## Throws `invalid_argument` if no `progress_thread` can use this rank.
-    void sleep_until\(double time ## Blocks until the rank has something to do, for a `progress_thread`.
+    bool sleep_until\(double time ## Blocks until the rank has something to do; false if it cannot.
     void wake\(\) ## Ends `sleep_until`.
     device_path path_on_device\( ## How a payload of `bytes` bytes in `pieces` pieces in device memory travels.
     void check_device\(\) ## Throws `invalid_argument` if the device of the transport is not the current one.

@@ -122,12 +122,12 @@ def public_functions(folder):
 
 
 def all_headers(arguments):
-    """A source with all headers that need no device, whose inline functions -fkeep-inline-functions compiles."""
+    """A source with all headers that need neither a device nor PMIx; -fkeep-inline-functions compiles their functions."""
     for path in sorted((ROOT / "include").rglob("*.hpp")):
         name = path.relative_to(ROOT / "include").as_posix()
         needs_mpi = re.search(r"/mpi[^/]*$|/mpi/", name)
         needs_libzfp = "zfp_field" in name
-        if not (re.search(r"cuda|/nccl|_json", name) or (needs_mpi and not arguments.mpi)
+        if not (re.search(r"cuda|/nccl|_json|/pmix", name) or (needs_mpi and not arguments.mpi)
                 or (needs_libzfp and not arguments.libzfp)):
             yield f"#include <{name}>\n"
 
