@@ -122,7 +122,7 @@ def public_functions(folder):
 
 
 def all_headers(arguments):
-    """A source with all headers that need neither a device nor PMIx; -fkeep-inline-functions compiles what they have."""
+    """A source with all headers that need neither a device nor PMIx, whose inline functions the compiler keeps."""
     for path in sorted((ROOT / "include").rglob("*.hpp")):
         name = path.relative_to(ROOT / "include").as_posix()
         needs_mpi = re.search(r"/mpi[^/]*$|/mpi/", name)
