@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -40,8 +41,13 @@ inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, 
   const std::unique_ptr<ucp_config_t, deleter> settings(read);
   if (!device.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
     check_ucx(ucp_config_modify(settings.get(), "NET_DEVICES", device.c_str()), "ucp_config_modify");
-  if (std::getenv("UCX_TCP_CONN_NB") == nullptr) { // each version of UCX knows one of these names
-    for (const char* name : {"TCP_CONN_NB", "CONN_NB"}) (void)ucp_config_modify(settings.get(), name, "y");
+  const char* const transports = std::getenv("UCX_TLS");
+  const auto uses = [&](const char* name) { return transports == nullptr || std::strstr(transports, name) != nullptr; };
+  if (std::getenv("UCX_TCP_CONN_NB") == nullptr && (uses("tcp") || uses("all"))) {
+    unsigned major = 0, minor = 0, release = 0;
+    ucp_get_version(&major, &minor, &release);
+    // UCX before 1.17 expects the name without that of the transport. UCX warns of a setting that it does not use.
+    (void)ucp_config_modify(settings.get(), major > 1 || minor >= 17 ? "TCP_CONN_NB" : "CONN_NB", "y");
   }
   if (std::getenv("UCX_RNDV_THRESH") == nullptr)
     check_ucx(ucp_config_modify(settings.get(), "RNDV_THRESH", "128k"), "ucp_config_modify");
