@@ -10,6 +10,18 @@
 spar.Communicator has the collectives. `algorithm` is the text of a composition, such as "ring+qsgd:8".
 """
 
+import importlib.util
+
+try:
+    from . import _spar
+except ImportError:
+    # If the loader finds no UCX, take that of libucx-cu12 or libucx-cu13 of PyPI.
+    if importlib.util.find_spec("libucx") is None:
+        raise
+    import libucx
+
+    libucx.load_library()
+
 from ._communicator import Communicator, Statistics, run_threads
 from ._composition import Composition
 from ._errors import (

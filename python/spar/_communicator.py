@@ -97,8 +97,9 @@ class Communicator(_spar.Communicator):
         these calls."""
         entries = entries_of(vector)
         if _rows.are_rows(entries.values):
-            return entries.make(*_rows.allreduce(self, *entries[:3], op, algorithm))
-        result: T = entries.make(*self._allreduce_sparse(*entries[:3], op, algorithm))
+            result: T = entries.make(*_rows.allreduce(self, *entries[:3], op, algorithm))
+        else:
+            result = entries.make(*self._allreduce_sparse(*entries[:3], op, algorithm))
         return result
 
     def allgather_sparse(self, vector: T) -> list[T]:

@@ -46,8 +46,8 @@ def allreduce(comm: Any, n: int, indices: Any, values: Any, op: str, algorithm: 
     indices, values = _checked(n, indices, values, ascending=True)
     numbers = _gather_numbers(comm, n, indices, values, f"allreduce_sparse by {op!r} and {algorithm}")
     counts = [len(of) for of in numbers]
-    union, places = np.unique(np.concatenate(numbers), return_inverse=True)
-    places = np.split(places, np.cumsum(counts)[:-1])
+    union, inverse = np.unique(np.concatenate(numbers), return_inverse=True)
+    places = np.split(inverse, np.cumsum(counts)[:-1])
     total = np.full((len(union), *values.shape[1:]), _neutral(op, values.dtype), values.dtype)
     # A ring sends each row of the union almost twice, a gather sends each row of the other ranks once.
     if algorithm is None and comm.size * max(counts) <= 2 * len(union):

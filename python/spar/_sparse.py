@@ -61,7 +61,9 @@ def entries_of(vector: Any, op: str = "sum", *, coalesced: bool = True) -> Entri
 
 
 def _coalesced(entries: Entries, op: str) -> tuple[Any, Any]:
-    return (_rows if _rows.are_rows(entries.values) else _spar).coalesce(*entries[:3], op)
+    coalesce: Any = _rows.coalesce if _rows.are_rows(entries.values) else _spar.coalesce
+    indices, values = coalesce(*entries[:3], op)
+    return indices, values
 
 
 def _of_scipy(vector: Any) -> tuple[Entries, bool]:
@@ -88,7 +90,7 @@ def _of_scipy(vector: Any) -> tuple[Entries, bool]:
 def _of_torch(vector: Any) -> tuple[Entries, bool]:
     import torch
 
-    vector = vector.detach()
+    device, vector = vector.device, vector.detach().cpu()
     shape, dimensions = vector.shape, vector.sparse_dim()
     if dimensions == 0:
         raise InvalidArgumentError(f"vector has the shape {tuple(shape)}, but no sparse dimension")
@@ -101,7 +103,7 @@ def _of_torch(vector: Any) -> tuple[Entries, bool]:
     def make(i: Any, v: Any) -> Any:
         i, v = torch.from_numpy(i), torch.from_numpy(v).to(vector.dtype)
         along = torch.stack(torch.unravel_index(i, shape[:dimensions])) if dimensions > 1 else i[None]
-        return torch.sparse_coo_tensor(along, v, shape, is_coalesced=True, check_invariants=False)
+        return torch.sparse_coo_tensor(along, v, shape, device=device, is_coalesced=True, check_invariants=False)
 
     return Entries(shape[:dimensions].numel(), indices, values, make), vector.is_coalesced()
 

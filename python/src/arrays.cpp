@@ -161,14 +161,22 @@ void array::from_tensor(access use) {
   } else if (use == access::write) {
     refuse(PyExc_ValueError, std::string(name_) + " is read-only; pass a writable array or out=");
   }
-  if (tensor_.device_type() != nb::device::cpu::value && tensor_.device_type() != nb::device::cuda_host::value)
-    refuse(PyExc_ValueError, std::string(name_) + " is on the device " +
-                                 text_of(nb::getattr(from_, "device", nb::int_(tensor_.device_type()))) +
-                                 "; expected an array in the memory of the CPU");
   check_contiguous(static_cast<int>(tensor_.ndim()), tensor_.shape_ptr(), tensor_.stride_ptr());
+  if (tensor_.device_type() != nb::device::cpu::value && tensor_.device_type() != nb::device::cuda_host::value) {
+    if (!nb::hasattr(from_, "cpu") || !nb::hasattr(from_, "copy_"))
+      refuse(PyExc_ValueError, std::string(name_) + " is on the device " +
+                                   text_of(nb::getattr(from_, "device", nb::int_(tensor_.device_type()))) +
+                                   "; expected a torch tensor, or an array in the memory of the CPU");
+    copied_ = from_.attr("cpu")();
+    tensor_ = nb::cast<nb::ndarray<nb::ro>>(copied_);
+  }
   data_ = const_cast<void*>(tensor_.data());
   size_ = static_cast<std::int64_t>(tensor_.size());
   type_ = element_of(tensor_.dtype());
+}
+
+void array::copy_back() const {
+  if (copied_.is_valid()) from_.attr("copy_")(copied_);
 }
 
 void array::check_contiguous(int dimensions, const std::int64_t* shape, const std::int64_t* strides) const {
@@ -203,9 +211,10 @@ call_values::call_values(const array& of)
   for (float& to : wide_) to = std::bit_cast<float>(static_cast<std::uint32_t>(*from++) << 16);
 }
 
-void call_values::round_to(const array& out) const {
+void call_values::finish(const array& out) const {
   auto* to = static_cast<std::uint16_t*>(out.data());
   for (const float value : wide_) *to++ = to_bfloat16(value);
+  out.copy_back();
 }
 
 element element_of(int type) noexcept {

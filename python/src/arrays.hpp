@@ -19,12 +19,11 @@ enum class element : std::uint8_t { float32, float64, float16, bfloat16, int32, 
 /// How a call uses an array.
 enum class access : std::uint8_t { read, write };
 
-/// A contiguous array in the memory of this process, for as long as the object lives. Construction and destruction need
-/// the GIL.
+/// A contiguous array, for as long as the object lives. Construction and destruction need the GIL.
 class array {
  public:
-  /// Throws TypeError or ValueError with the `name` of the argument unless `from` is a contiguous array in this
-  /// process's memory, which for `access::write` is writable.
+  /// Throws TypeError or ValueError with the `name` of the argument unless `from` is a contiguous array, which for
+  /// `access::write` is writable, in this process's memory or a torch tensor on a device, which is copied.
   array(nb::handle from, const char* name, access use);
   array(const array&) = delete;
   ~array();
@@ -36,6 +35,8 @@ class array {
   [[nodiscard]] const char* name() const noexcept { return name_; }
   /// The name of the elements' type, for errors.
   [[nodiscard]] nb::object type_name() const;
+  /// Copies the elements to the device of the caller's tensor, if it is on one. Needs the GIL.
+  void copy_back() const;
 
  private:
   void from_buffer();
@@ -49,6 +50,7 @@ class array {
   element type_ = element::other;
   Py_buffer buffer_{}; // if the object has the buffer protocol
   nb::ndarray<nb::ro> tensor_;
+  nb::object copied_; // the tensor of the CPU with the elements of one on a device
 };
 
 /// The values of a call, as spar reduces them: bfloat16 becomes float in memory of this object.
@@ -61,9 +63,10 @@ class call_values {
   [[nodiscard]] int type() const noexcept { return type_; }
   [[nodiscard]] void* data() noexcept { return widened_ ? wide_.data() : of_.data(); }
   [[nodiscard]] std::int64_t size() const noexcept { return of_.size(); }
-  /// Rounds the results to the caller's array, if it has bfloat16.
-  void finish() { round_to(of_); }
-  void round_to(const array& out) const;
+  /// Brings the results to the caller's array: rounds them to bfloat16, and copies them to a device. Needs the GIL.
+  void finish() const { finish(of_); }
+  /// The same for `out`, an array of the same type.
+  void finish(const array& out) const;
 
  private:
   const array& of_;

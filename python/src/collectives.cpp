@@ -139,7 +139,7 @@ nb::object allreduce(communicator& self, nb::object values, const char* op, nb::
     return spar_start_allreduce(comm, x.data(), rounds ? x.data() : to.data(), x.size(), x.type(), by, text.c_str(),
                                 request);
   });
-  if (rounds) x.round_to(to);
+  x.finish(to);
   return out;
 }
 

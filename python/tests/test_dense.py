@@ -2,6 +2,7 @@
 """Collectives of dense arrays among threads, against NumPy."""
 
 import array
+import ctypes
 
 import numpy as np
 import pytest
@@ -123,6 +124,60 @@ def test_dlpack():
     with pytest.raises(ValueError, match="values is read-only"):
         comm.allreduce(values)
     assert comm.allreduce(values, out=np.zeros(2)).tolist() == [1, 2]
+
+
+class OnDevice:
+    """A double of a torch tensor on a device: DLPack says so, and only its own functions reach its elements."""
+
+    def __init__(self, array, device=2):  # kDLCUDA
+        self.array, self.device, self.dtype = array, device, array.dtype
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, **_):
+        capsule = self.array.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        # DLManagedTensor begins with the address of the elements, and then has the type of the device.
+        ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 8).value = self.device
+        return capsule
+
+    def cpu(self):
+        return self.array.copy()
+
+    def copy_(self, other):
+        self.array[...] = other
+
+    def reshape(self, *shape):
+        return self.array.reshape(*shape)
+
+
+class OtherOnDevice(OnDevice):
+    cpu = copy_ = property()  # as CuPy's arrays, which lack these
+
+
+def test_tensors_on_a_device():
+    def exchange(comm):
+        values, out = OnDevice(np.array([1.0, comm.rank])), OnDevice(np.zeros(2))
+        assert comm.allreduce(values, out=out) is out
+        assert values.array.tolist() == [1, comm.rank]
+        assert out.array.tolist() == [2, 1]
+        assert comm.allreduce(values, "max") is values
+        assert values.array.tolist() == [1, 1]
+        assert comm.broadcast(OnDevice(np.full(2, comm.rank)), root=1).array.tolist() == [1, 1]
+        assert comm.reduce_scatter(OnDevice(np.array([1.0, 2]))).tolist() == [2 * (comm.rank + 1)]
+        spar.ErrorFeedback(comm, "ok_topk:1.0", np.float64).reduce(values)
+        assert values.array.tolist() == [2, 2]
+
+    spar.run_threads(2, exchange)
+    (comm,) = spar.Communicator.threads(1)
+    with pytest.raises(ValueError, match="values is not contiguous"):
+        comm.allreduce(OnDevice(np.zeros(4)[::2]))
+    with pytest.raises(ValueError, match="values is on the device 2; expected a torch tensor, or an array in the"):
+        comm.allreduce(OtherOnDevice(np.zeros(4)))
+    with pytest.raises(ValueError, match="values is on the device 2; expected a torch tensor"):
+        comm.allreduce(OtherOnDevice(np.zeros(4)), out=np.zeros(4))
 
 
 def test_jax():
