@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Error feedback, partial allreduces, and compositions."""
 
+import random
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -105,6 +107,33 @@ def test_a_late_rank_does_not_hold_up_the_others():
         return (x + rest).tolist()
 
     assert spar.run_threads(3, steps) == [[3, 3]] * 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rounds_between_other_calls(seed):
+    def steps(comm):
+        same, own = random.Random(seed), random.Random(100 * seed + comm.rank)  # `same` is equal on all ranks
+        for n in 1, 20_000:
+            who = same.choice(["solo", "majority", "quorum:2", "everyone"])
+            reduce = spar.Partial(comm, n, "float64", who, tau=same.choice([0, 1, 8]))
+            total = np.zeros(n)
+            for _ in range(20):
+                time.sleep(own.choice([0, 0, 0, 0.003]))
+                x = np.ones(n)
+                call = same.randrange(4)
+                if call == 0:
+                    assert comm.allreduce(x, algorithm="ring")[0] == comm.size
+                elif call == 1:
+                    spar.Partial(comm, 3, participation=who).reduce(np.ones(3, np.float32))  # ends at once
+                    comm.barrier()
+                else:
+                    reduce.reduce(x) if call == 2 else reduce.start_reduce(x).result()
+                    total += x - comm.size
+            rest = np.zeros(n)
+            reduce.drain(rest)
+            assert not (total + rest).any()
+
+    spar.run_threads(4, steps)
 
 
 def test_a_partial_that_is_not_drained():
