@@ -27,6 +27,7 @@ import pages.late_ranks  # noqa: E402
 import pages.ok_topk  # noqa: E402
 import pages.preload  # noqa: E402
 import pages.sparcml  # noqa: E402, F401
+import pages.python  # noqa: E402, F401
 import pages.speed  # noqa: E402, F401
 import raw  # noqa: E402
 from values import VALUES  # noqa: E402
@@ -53,10 +54,10 @@ def copy(folder):
     for name in ("scripts", "bench/results", "tools/results"):
         (folder / name).mkdir(parents=True)
     for name in ("scripts/sparcml", "bench/training_hosts.py", "bench/time_to_accuracy.py", "bench/weak_scaling.py",
-                 "bench/eager_sgd.py", "bench/transports.py", "tools/results/records.py", "bench/results/network_aries",
-                 "bench/results/network_1gbit"):
+                 "bench/eager_sgd.py", "bench/transports.py", "bench/python.py", "tools/results/records.py",
+                 "bench/results/network_aries", "bench/results/network_1gbit"):
         place(name, folder / name)
-    for name in [*PROGRAMS, "program", "dense_overlap"]:
+    for name in [*PROGRAMS, "program", "hosts", "ranks", "dense_overlap"]:
         place("tests/tools/stand_in.py", folder / "scripts" / name)
 
 
@@ -302,6 +303,33 @@ def check_transports(folder):
     same({r["case"] for r in json.loads(file.read_text())}, {"small", "sparse"}, "the cases before a failure")
 
 
+def check_python(folder):
+    """The programs of a rank need torch, so stand_in.py writes their rows, too."""
+    file, script = folder / "python.json", "bench/python.py"
+    check_usage(folder, script, list)
+    run = ended(folder, script, file, "--rounds", 2)
+    same(run.status, 0, run.says)
+    same([" ".join(c["words"][:2]) for c in run.commands],
+         2 * ["perf --transport", "ranks 2"] + 3 * ["hosts 1,1,1,1", "ranks 4"], "the commands")
+    same({c["environment"].get("GLOO_SOCKET_IFNAME") for c in run.commands if c["words"][:2] == ["ranks", "2"]}, {"lo"},
+         "the interface of gloo")
+    rows = json.loads(file.read_text())
+    recorded = json.loads((ROOT / "bench/results/python.json").read_text())
+    of = lambda rows: [[r["case"], r["system"]] for r in rows if r.get("round", 0) == 0]
+    same(of(rows), of(recorded), "the rows")
+    numbers = shown("python.json", rows)
+    same(numbers["python_sparse"], "4", "the number of python.md")
+    *_, last = numbers["python_calls"].strip().split("\n")
+    same(last, "| 8 bytes of NumPy, against C++ | 4.00 µs | 0.02 µs | 262.14 (262.14 to 262.14) |",
+         "the last line of the table")
+    *_, last = numbers["python_embedding"].strip().split("\n")
+    same(last, "| `ok_topk`, 1 % | 125 | 62.5 | 0.12 | 0.12 | 1 | 90.0 |", "the last line of the table")
+    same(ended(folder, script, file, "--only", "mlp").status, 0, "a case alone")
+    same(len(json.loads(file.read_text())), len(rows), "a case alone replaces its rows")
+    same(ended(folder, script, file, "--only", "image", fail="77:image").status, 77, "a case that fails")
+    same(len(json.loads(file.read_text())), len(rows), "the rows after a failure")
+
+
 def check_training_scripts(folder):
     """scripts/linear and the others of scripts/training.sh."""
     names = ["linear", "train_images", "train_preloaded", "hyperplane", "sequences"]
@@ -355,7 +383,7 @@ def check_training_scripts(folder):
 
 
 for check in (check_sparcml, check_training_hosts, check_time_to_accuracy, check_weak_scaling, check_eager_sgd,
-              check_transports, check_training_scripts):
+              check_transports, check_python, check_training_scripts):
     with tempfile.TemporaryDirectory() as directory:
         copy(pathlib.Path(directory))
         check(pathlib.Path(directory))

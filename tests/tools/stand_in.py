@@ -79,6 +79,15 @@ elif name == "program":
     print(pathlib.Path(sys.argv[0]).with_name(words[0] + library))
 elif name.startswith("plain_mpi_"):
     pathlib.Path(options["json"]).write_text(json.dumps(training("own", 8)))
+elif name == "ranks" and "rank" in options:  # bench/python.py
+    found = [(case, system, seconds * size) for case, size in (("sparse", 1e-4), ("dense", 1e-3), ("small", 1e-6))
+             for system, seconds in (("spar", 1), ("gloo", 4))]
+    pathlib.Path(options["rank"]).write_text(json.dumps([("small numpy", "spar", 4e-6), *found]))
+elif name == "ranks":  # examples/python/train_torch.py
+    of = {system: SECONDS.get(system, 2) for system in options["systems"].split(",")}
+    found = [{"system": system, "seconds": seconds / 8, "communication": seconds / 16, "bytes": 1e6 * seconds,
+              "accuracies": [0.9] * int(options.get("seeds", 1))} for system, seconds in of.items()]
+    pathlib.Path(options["json"]).write_text(json.dumps({"steps": 9, "systems": found}))
 elif name == "dense_overlap":
     _, ranks, n, buckets, computation = words
     print(json.dumps({"system": name, "ranks": int(ranks), "n": int(n), "buckets": int(buckets),
