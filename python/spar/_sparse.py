@@ -39,9 +39,9 @@ class Entries(NamedTuple):
     make: Callable[[Any, Any], Any]
 
 
-def entries_of(vector: Any, op: str = "sum", *, coalesced: bool = True) -> Entries:
-    """The entries of a Sparse, a SciPy vector or a torch COO tensor; those of the latter two are coalesced by `op`
-    where they have to be, unless `coalesced` is False. Raises TypeError for another object, and ValueError for a
+def entries_of(vector: Any, *, coalesced: bool = True) -> Entries:
+    """The entries of a Sparse, a SciPy vector or a torch COO tensor; those of the latter two are summed by index where
+    they have to be, unless `coalesced` is False. Raises TypeError for another object, and ValueError for a
     matrix."""
     if isinstance(vector, Sparse):
         return Entries(vector.n, vector.indices, vector.values, lambda i, v: Sparse(vector.n, i, v))
@@ -49,14 +49,14 @@ def entries_of(vector: Any, op: str = "sum", *, coalesced: bool = True) -> Entri
     if package == "scipy" and hasattr(vector, "tocoo"):
         entries, ascending = _of_scipy(vector)
     elif package == "torch" and getattr(vector, "is_sparse", False):
-        entries, ascending = _of_torch(vector)
+        entries, ascending = _of_torch(vector, coalesced)
     else:
         raise TypeError(
             f"vector is of the type {type(vector).__name__}; expected a spar.Sparse, a sparse vector of SciPy or a "
             "sparse COO tensor of torch"
         )
     if coalesced and not ascending:
-        return Entries(entries.n, *_coalesced(entries, op), entries.make)
+        return Entries(entries.n, *_coalesced(entries, "sum"), entries.make)
     return entries
 
 
@@ -87,13 +87,15 @@ def _of_scipy(vector: Any) -> tuple[Entries, bool]:
     return Entries(shape[-1], indices, coo.data, make_coo), bool((indices[1:] > indices[:-1]).all())
 
 
-def _of_torch(vector: Any) -> tuple[Entries, bool]:
+def _of_torch(vector: Any, coalesced: bool) -> tuple[Entries, bool]:
     import torch
 
     device, vector = vector.device, vector.detach().cpu()
     shape, dimensions = vector.shape, vector.sparse_dim()
     if dimensions == 0:
         raise InvalidArgumentError(f"vector has the shape {tuple(shape)}, but no sparse dimension")
+    if coalesced and dimensions < vector.dim():
+        vector = vector.coalesce()  # six times as fast for rows as NumPy
     (indices, *others), values = vector._indices(), vector._values()
     for size, along in zip(shape[1:], others):  # several sparse dimensions count as their product
         indices = indices * size + along
