@@ -155,8 +155,9 @@ int spar_comm_progress(spar_comm comm);
 int spar_comm_set_progress_thread(spar_comm comm, int on);
 /// Ends all calls in flight and all later calls, on all ranks, with SPAR_ERR_PEER_FAILED and `reason`.
 int spar_comm_abort(spar_comm comm, const char* reason);
-/// Frees the communicator. Objects that were made from it stay valid; memory is released with the last of them. Free
-/// communicators of MPI, and what was made from them, before MPI_Finalize.
+/// Frees the communicator. Objects that were made from it stay valid; memory is released with the last of them, and
+/// over MPI and UCX only then do the other ranks learn that this rank has left. Free communicators of MPI, and what was
+/// made from them, before MPI_Finalize.
 int spar_comm_free(spar_comm* comm);
 /// @}
 
