@@ -4,8 +4,8 @@
 shows. Writes the rows of each case to FILE, and keeps those of other cases. Run it with a Python that has torch and a
 spar that is compiled for speed: pip install ., or PYTHONPATH=build/release/python.
 
-bench/python.py FILE                 12 minutes on two cores that nothing else uses
-bench/python.py FILE --only calls    a case: calls, mlp, image or embedding, each less than 6 minutes
+bench/python.py FILE                 10 minutes on two cores that nothing else uses
+bench/python.py FILE --only calls    a case: calls, mlp, image or embedding, each at most 5 minutes
 
 calls      two ranks on one host, systems in turns: sparse tensors, dense ones, and 8 bytes
 mlp, image, embedding    trainings by examples/python/train_torch.py on four emulated hosts with links of 1 Gbit/s
@@ -33,7 +33,7 @@ ROUNDS = 9
 CPP = "--transport ucx --ranks 2 --count 2 --density 1 --iterations 2000 --warmup 200 --systems rec_doubling"
 TRAININGS = {
     "mlp": "--systems dense,fp16,powersgd,ok_topk,ok_topk+coded --batch 8 --steps 17",
-    "image": "--systems dense,powersgd,ok_topk --steps 2000 --seeds 3",
+    "image": "--systems dense,ok_topk --steps 2000 --seeds 3",
     "embedding": "--systems dense,ok_topk --steps 107",
 }
 
