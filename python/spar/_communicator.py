@@ -186,13 +186,14 @@ class Communicator(_spar.Communicator):
         self._begin_started()
         try:
             if self._worker is None:
-                self._worker = ThreadPoolExecutor(1, "spar", initializer=self._set_worker)
+                self._worker = ThreadPoolExecutor(1, "spar")
             return Pending(self._worker.submit(self._run_started, function, arguments))
         except BaseException:
             self._end_started()
             raise
 
     def _run_started(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        self._set_worker()  # not in an initializer, which would keep the communicator alive
         try:
             return function(*arguments)
         finally:

@@ -29,7 +29,10 @@ def handle_from_torch(group_or_store: Any, rank: int | None, size: int | None) -
         if not dist.is_initialized():
             raise InvalidArgumentError("torch has no process group; call torch.distributed.init_process_group before")
         group = group_or_store if group_or_store is not None else dist.group.WORLD
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        rank = dist.get_rank(group)
+        if rank < 0:
+            raise InvalidArgumentError("this process is no rank of the group; call from_torch only on its ranks")
+        size = dist.get_world_size(group)
         _calls[group.group_name] += 1
         prefix = f"spar/{group.group_name}/{_calls[group.group_name]}"
         store = dist.PrefixStore(prefix, dist.distributed_c10d._get_default_store())

@@ -30,8 +30,9 @@ class Pending(Generic[T]):
         return self._future.done()
 
     def add_done_callback(self, function: "Callable[[Pending[T]], Any]") -> None:
-        """Calls function(self) when the call has ended, on the worker thread, or at once if it has ended already."""
-        self._future.add_done_callback(lambda _: function(self))
+        """Calls function(pending) when the call has ended, on the worker thread, or at once if it has ended already.
+        Its argument has the same result as this object."""
+        self._future.add_done_callback(lambda future: function(Pending(future)))  # without a reference to itself
 
     def __await__(self) -> Generator[Any, None, T]:
         # A task that is cancelled stops waiting; the call goes on.

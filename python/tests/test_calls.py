@@ -2,10 +2,13 @@
 """What holds for all calls: started calls, errors, the end of a communicator, fork."""
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -41,6 +44,24 @@ def test_await_and_callbacks():
         return result
 
     assert spar.run_threads(2, rank) == [(2, 1)] * 2
+
+
+def test_calls_keep_nothing_alive():
+    (comm,) = spar.Communicator.threads(1)
+    values = np.ones(1).view(type("Values", (np.ndarray,), {}))
+    pending = comm.start_allreduce(values)
+    pending.add_done_callback(lambda call: None)
+    pending.result()
+    ends = [weakref.ref(of) for of in (values, comm)]
+    gc.disable()  # by reference counts alone
+    try:
+        del comm, pending, values
+        until = time.monotonic() + 10
+        while any(end() is not None for end in ends) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert [end() for end in ends] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_started_call_reports_its_error():

@@ -72,6 +72,9 @@ def groups_of_torch():
         with spar.Communicator.from_torch(odd) as comm:
             assert (comm.rank, comm.size) == (dist.get_rank() - 1, 2)
             assert comm.allreduce(np.ones(1)) == [2]
+    else:
+        with pytest.raises(spar.InvalidArgumentError, match="this process is no rank of the group"):
+            spar.Communicator.from_torch(odd)
     store = dist.PrefixStore("mine", dist.distributed_c10d._get_default_store())
     with spar.Communicator.from_torch(store, dist.get_rank(), dist.get_world_size()) as comm:
         comm.barrier()

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """spar.torch without DDP: reductions, residuals, optimizers and local steps, among threads."""
 
+import gc
+import threading
+import time
 import unittest
+import weakref
 
 import torch
 
@@ -145,6 +149,68 @@ class ReductionTest(unittest.TestCase):
             half = spar.run_threads(1, lambda comm, order=order: train(comm, 0.5, order))[0]
             torch.testing.assert_close(half, expected)
 
+    def test_buckets_with_decay_do_not_wait_for_each_other(self):
+        began = threading.Event()
+
+        def train(comm):
+            comm.deadline = 20
+            of = model()
+            state, _ = spar.torch.topk(comm, 0.1, decay=0.5)
+            for step in range(3):
+                if step == 2 and comm.rank == 1:
+                    self.assertTrue(began.wait(5), "rank 0 waits for rank 1 before it has begun its buckets")
+                for p in (of.a, of.b, of.c):
+                    state.start([p], torch.ones(p.numel()))
+                if step == 2 and comm.rank == 0:
+                    began.set()
+                state.end_step()
+
+        spar.run_threads(2, train)
+
+    def test_no_residual_keeps_a_value_that_is_not_finite(self):
+        def train(comm, make, value):
+            of = model()
+            state, _ = make(comm)
+            averages = []
+            for step in range(3):
+                values = gradient(comm.rank, step)
+                if step == 1 and comm.rank == 1:
+                    values[7:900] = value
+                state.start([of.a, of.b, of.c], values)
+                state.end_step()
+                averages.append(bool(values.isfinite().all()))
+            self.assertTrue(all_of(state.state_dict(of)["residuals"]).isfinite().all())
+            return averages
+
+        two_bits = "select=exact_topk:0.02,store=coo+qsgd:2,by=dsar_split"
+        for make in (
+            lambda comm: spar.torch.ok_topk(comm, 0.01),
+            lambda comm: spar.torch.topk(comm, 0.01),
+            lambda comm: spar.torch.compressed(comm, two_bits, feedback=True),
+        ):
+            for value in (torch.inf, -torch.inf, torch.nan):  # a GradScaler skips the step on both ranks
+                results = spar.run_threads(2, lambda comm: train(comm, make, value))
+                self.assertEqual(results, [[True, False, True]] * 2)
+
+    def test_steps_keep_no_values(self):
+        (comm,) = spar.Communicator.threads(1)
+        of = model()
+        state, _ = spar.torch.ok_topk(comm, 0.1, exclude=[of.a])
+        values = gradient(0, 0)
+        state.start([of.a, of.b, of.c], values)
+        state.end_step()
+        end = weakref.ref(values)
+        gc.disable()  # by reference counts alone
+        try:
+            del values
+            until = time.monotonic() + 10
+            while end() is not None and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertIsNone(end())
+        finally:
+            gc.enable()
+        comm.close()
+
     def test_values_of_other_types(self):
         def train(comm):
             of = model()
@@ -186,6 +252,10 @@ class ReductionTest(unittest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, text):
                 call()
+        layer = torch.nn.Linear(2, 2)
+        for exclude, text in ((layer.bias, "Parameter"), (layer, "Linear"), ("bias", "str"), (["bias"], "'bias'")):
+            with self.assertRaisesRegex(TypeError, f"exclude has {text}; expected parameters"):
+                spar.torch.topk(comm, exclude=exclude)
         comm.close()
 
 
@@ -254,6 +324,17 @@ class OptimizerTest(unittest.TestCase):
         for net_of_rank in nets:
             for value, expected in zip(net_of_rank.parameters(), alone.parameters()):
                 torch.testing.assert_close(value, expected)
+
+
+    def test_a_closure_is_refused(self):
+        (comm,) = spar.Communicator.threads(1)
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.LBFGS([weight])
+        spar.torch.ok_topk(comm, 1.0)[0].attach(optimizer)
+        for call in (lambda: optimizer.step(lambda: 1.0), lambda: optimizer.step(closure=lambda: 1.0)):
+            with self.assertRaisesRegex(ValueError, "step has a closure"):
+                call()
+        comm.close()
 
 
 class LocalStepsTest(unittest.TestCase):

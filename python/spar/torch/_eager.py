@@ -85,7 +85,7 @@ class Eager(Reduction):
         return spar.Partial(self.comm, n, dtype, self._participation, "average", algorithm, self._tau)
 
     def _start_reduce(self, feedback, values):
-        self._rounds.append(feedback.start_reduce(values))
+        self._rounds.append(feedback.start_reduce(values.numpy()))
         return self._rounds[-1]
 
     def _residuals_of(self, bucket):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The average of gradients over the ranks of a communicator, with a residual for each parameter."""
 
-import concurrent.futures
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -59,7 +58,7 @@ class Reduction:
         self._algorithm = algorithm if callable(algorithm) else lambda step: algorithm
         self._with_feedback = feedback
         self._warmup_steps = warmup_steps
-        self._excludes = exclude if callable(exclude) else set(exclude).__contains__
+        self._excludes = _is_excluded(exclude)
         self._decay = decay
         self._sparse_algorithm = sparse_algorithm
         self._feedback = {}  # by composition and keys: an ErrorFeedback and the sizes
@@ -85,26 +84,22 @@ class Reduction:
             tensor. A thread of the communicator completes it.
         """
         future = torch.futures.Future(devices=[values.device] if values.is_cuda else None)
-        ended = concurrent.futures.Future()
         if values.layout is torch.sparse_coo:
             pendings, result = self._start_sparse(values)
         else:
             pendings, result = self._start_dense(tuple(keys), values, sizes or [key.numel() for key in keys])
-        self._in_flight.append(ended)
 
-        def finish(_):
+        def finish():
             try:
                 for pending in pendings:
                     pending.result()
                 average = result()
             except BaseException as error:
                 future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-                ended.set_exception(error)
-            else:
-                future.set_result(average)
-                ended.set_result(average)
+                raise
+            future.set_result(average)
 
-        pendings[-1].add_done_callback(finish)  # the calls of a communicator end in their order
+        self._in_flight.append(self.comm._start(finish))  # the calls of a communicator end in their order
         return future
 
     def wait(self) -> None:
@@ -114,8 +109,8 @@ class Reduction:
         """
         flights, self._in_flight = self._in_flight, []
         with self.told_to_peers():
-            for ended in flights:
-                ended.result()
+            for pending in flights:
+                pending.result()
 
     def end_step(self) -> None:
         """Waits as :meth:`wait` does, and counts the step."""
@@ -128,7 +123,8 @@ class Reduction:
 
     def attach(self, optimizer: torch.optim.Optimizer) -> Any:
         """Averages the gradients of ``optimizer`` over the ranks at the beginning of each of its steps: a training
-        without DDP. Parameters without a gradient count as zeros. Start with equal parameters on all ranks.
+        without DDP. Parameters without a gradient count as zeros. Start with equal parameters on all ranks. A step with
+        a closure raises ValueError, because the closure would compute other gradients.
 
         Args:
             optimizer (torch.optim.Optimizer): the optimizer.
@@ -136,7 +132,7 @@ class Reduction:
         Returns:
             a handle whose ``remove()`` undoes it, as of ``torch.optim.Optimizer.register_step_pre_hook``.
         """
-        return optimizer.register_step_pre_hook(lambda *_: self._average_gradients(optimizer))
+        return optimizer.register_step_pre_hook(self._average_gradients)
 
     def average(self, keys: Sequence[Any], tensors: Sequence[torch.Tensor]) -> None:
         """Replaces ``tensors``, dense and of the shapes of ``keys``, by their averages, in buckets. Waits."""
@@ -151,8 +147,10 @@ class Reduction:
                 tensors[i].copy_(part.view_as(tensors[i]))
 
     @torch.no_grad()
-    def _average_gradients(self, optimizer):
+    def _average_gradients(self, optimizer, arguments, options):
         with self.told_to_peers():
+            if options.get("closure", arguments[1] if len(arguments) > 1 else None) is not None:
+                raise ValueError("step has a closure, whose gradients would not be averaged; call step without one")
             parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             for p in parameters:
                 if p.grad is None:
@@ -193,6 +191,7 @@ class Reduction:
         feedback = None
         if algorithm is not None and self._with_feedback:
             feedback = self._feedback_of(algorithm, keys, sizes, values.dtype)
+            _limit_to_one_infinity(values)
         else:
             self._carry(keys)
         for key, part in zip(keys, values.split(sizes)):
@@ -200,11 +199,7 @@ class Reduction:
                 part.add_(self._carried[key], alpha=self._decay)
         if feedback is None:
             return self.comm.start_allreduce(values.numpy(), op="average", algorithm=algorithm)
-        if self._decay != 1:
-            residual = feedback.residual
-            if len(residual):
-                values.add_(torch.from_numpy(residual), alpha=self._decay - 1)  # feedback adds the whole residual
-        return self._start_reduce(feedback, values.numpy())
+        return self._start_reduce(feedback, values)
 
     def _start_sparse(self, gradient):
         pending = self.comm.start_allreduce_sparse(gradient.cpu(), "average", self._sparse_algorithm)
@@ -227,7 +222,14 @@ class Reduction:
         return spar.ErrorFeedback(self.comm, algorithm, dtype)
 
     def _start_reduce(self, feedback, values):
-        return feedback.start_reduce(values, op="average")
+        return self.comm._start(self._reduce, feedback, values)
+
+    def _reduce(self, feedback, values):  # on the communicator's thread, where no call waits for another bucket
+        if self._decay != 1:
+            residual = feedback.residual
+            if len(residual):
+                values.add_(torch.from_numpy(residual), alpha=self._decay - 1)  # feedback adds the whole residual
+        feedback.reduce(values.numpy(), "average")
 
     def _carry(self, keys):
         """Ends the buckets that have residuals of ``keys``, and carries these residuals over to the next reduction."""
@@ -300,6 +302,29 @@ class Reduction:
 
 
 _FSDP = "fsdp:"  # before the name of a module of FSDP, as a key
+
+
+def _is_excluded(exclude):
+    wrong: str | None
+    if isinstance(exclude, (str, torch.Tensor, torch.nn.Module)):
+        wrong = type(exclude).__name__
+    elif callable(exclude):
+        return exclude
+    else:
+        keys = set(exclude)
+        wrong = next((repr(key) for key in keys if isinstance(key, str) and not key.startswith(_FSDP)), None)
+    if wrong:
+        raise TypeError(f"exclude has {wrong}; expected parameters, such as [layer.bias], or a function of a parameter")
+    return keys.__contains__
+
+
+def _limit_to_one_infinity(values):
+    """Replaces values of which some are not finite by a single infinite one. All ranks then get an infinite value, by
+    which a GradScaler skips the step, and no residual keeps one."""
+    if not values.sum().isfinite():  # computed in one pass; finite only if all values are
+        wrong = values.isfinite().logical_not().nonzero()
+        if len(wrong):
+            values.zero_()[wrong[0]] = torch.inf
 
 
 class _ToldToPeers:
