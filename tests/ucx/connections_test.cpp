@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdarg>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -12,10 +13,12 @@
 
 #include <cstdlib>
 #include <dlfcn.h>
+#include <ucs/debug/log_def.h>
 
 namespace {
 
-int opened = 0; // endpoints
+int opened = 0;   // endpoints
+int warnings = 0; // of UCX
 
 } // namespace
 
@@ -106,6 +109,55 @@ TEST(ucx_connections, each_rank_opens_one_endpoint) {
     ASSERT_EQ(second.received(), 1);
     EXPECT_EQ(opened, 2);
   }
+}
+
+TEST(ucx_connections, an_error_names_both_ranks_and_the_settings) {
+  std::vector<ucx_worker> workers;
+  std::vector<spar::detail::ucx_member> members;
+  for (const char* const transports : {"tcp,self", "posix,self"}) {
+    ::setenv("UCX_TLS", transports, 1);
+    workers.emplace_back(spar::detail::make_ucx_context("", 2));
+    members.push_back(spar::detail::ucx_member::self(workers.back().address(), 0, 0));
+  }
+  rank_of_two last(1, members, std::move(workers[1]));
+  try {
+    last.send(0);
+    FAIL() << "sent";
+  } catch (const spar::transport_error& why) {
+    EXPECT_NE(std::strstr(why.what(), "rank 1 cannot reach rank 0"), nullptr) << why.what();
+    EXPECT_NE(std::strstr(why.what(), "UCX_TLS is \"posix,self\""), nullptr) << why.what();
+  }
+}
+
+/// UCX warns of a setting that it does not use, so spar must know whether UCX uses TCP.
+TEST(ucx_worker, no_setting_of_spar_makes_ucx_warn) {
+  ucs_log_push_handler([](const char*, unsigned, const char*, ucs_log_level_t level, const ucs_log_component_config_t*,
+                          const char* format, va_list) {
+    // One of the settings below names a device that does not exist, of which UCX shall warn.
+    warnings += level <= UCS_LOG_LEVEL_WARN && std::strstr(format, "invalid configuration") != nullptr ? 1 : 0;
+    return UCS_LOG_FUNC_RC_STOP;
+  });
+  for (const char* const transports : {"", "tcp,self", "posix,self", "^tcp", "all"}) {
+    for (const char* const devices : {"", "mlx5_0:1", "mlx5_0:1,lo"}) {
+      SCOPED_TRACE(testing::Message() << "UCX_TLS=" << transports << " UCX_NET_DEVICES=" << devices);
+      const auto set = [](const char* variable, const char* value) {
+        return *value == '\0' ? ::unsetenv(variable) : ::setenv(variable, value, 1);
+      };
+      set("UCX_TLS", transports);
+      set("UCX_NET_DEVICES", devices);
+      warnings = 0;
+      try {
+        const ucx_worker made(spar::detail::make_ucx_context("", 2));
+      } catch (const spar::transport_error& why) { // TCP alone, but no network interface
+        EXPECT_STREQ(devices, "mlx5_0:1");
+        EXPECT_NE(std::strstr(why.what(), "UCX_NET_DEVICES is \"mlx5_0:1\""), nullptr) << why.what();
+      }
+      EXPECT_EQ(warnings, 0);
+    }
+  }
+  ::unsetenv("UCX_TLS");
+  ::unsetenv("UCX_NET_DEVICES");
+  ucs_log_pop_handler();
 }
 
 } // namespace

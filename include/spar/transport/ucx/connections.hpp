@@ -16,6 +16,7 @@
 #include <spar/transport/ucx/descriptors.hpp>
 #include <spar/transport/ucx/frame.hpp>
 #include <spar/transport/ucx/member.hpp>
+#include <spar/transport/ucx/settings.hpp>
 #include <spar/transport/ucx/worker.hpp>
 
 #include <ucp/api/ucp.h>
@@ -258,9 +259,12 @@ class ucx_connections {
     if (is_silent_ || its.endpoint != nullptr || its.is_closed || its.is_gone || suspects(its.rank)) return;
     try {
       its.endpoint = worker_.connect(its.address, its.is_watched, &on_failure, &its);
-    } catch (const transport_error&) { // shared memory of a process that ends is gone before the process is
+    } catch (const transport_error& why) { // shared memory of a process that ends is gone before the process is
       for (const double end = endpoint::now() + ucx_deaths::patience; !suspects(its.rank); rest(1e-3)) {
-        if (endpoint::now() >= end) throw;
+        if (endpoint::now() >= end) {
+          raise<transport_error>({"rank ", own_, " cannot reach rank ", its.rank, ": ", why.what(),
+                                  "; expected the same transports on all ranks, and devices that reach each other"});
+        }
         look_at_processes();
       }
     }

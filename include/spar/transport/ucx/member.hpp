@@ -7,12 +7,10 @@
 #include <spar/core/util/atomic.hpp>
 #include <spar/core/util/crc32c.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -103,33 +101,6 @@ inline std::vector<rank_t> hosts_of(const std::vector<ucx_member>& all) {
     hosts.push_back(first);
   }
   return hosts;
-}
-
-/// Whether long payloads to other hosts are copied on their way, as short ones are: over TCP, the notice of a payload
-/// that stays at the sender would wait behind the payloads before it, and the link would be idle until the answer. A
-/// host whose system has RDMA, or the variable UCX_RNDV_THRESH, leaves the choice to UCX.
-inline bool ucx_copies_between_hosts() noexcept {
-  return access("/sys/class/infiniband", F_OK) != 0 && std::getenv("UCX_RNDV_THRESH") == nullptr;
-}
-
-/// Whether UCX may use shared memory between processes of a host, according to the variable UCX_TLS.
-inline bool ucx_shares_memory() {
-  const char* const variable = std::getenv("UCX_TLS");
-  if (variable == nullptr) return true;
-  std::string_view rest(variable);
-  const bool excludes = rest.starts_with('^');
-  if (excludes) rest.remove_prefix(1);
-  while (!rest.empty()) {
-    const std::string_view name = rest.substr(0, rest.find(','));
-    for (const std::string_view all : {"all", "sm", "shm", "mm"}) {
-      if (name == all) return !excludes;
-    }
-    for (const std::string_view one : {"posix", "sysv", "xpmem"}) {
-      if (name == one && !excludes) return true;
-    }
-    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
-  }
-  return excludes;
 }
 
 } // namespace spar::inline v0_1::detail

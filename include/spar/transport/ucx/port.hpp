@@ -16,6 +16,7 @@
 #include <spar/transport/ucx/founders.hpp>
 #include <spar/transport/ucx/frame.hpp>
 #include <spar/transport/ucx/inbox.hpp>
+#include <spar/transport/ucx/settings.hpp>
 
 #include <ucp/api/ucp.h>
 

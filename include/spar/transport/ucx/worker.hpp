@@ -4,13 +4,13 @@
 
 #include <spar/core/address.hpp>
 #include <spar/core/error.hpp>
+#include <spar/transport/ucx/settings.hpp>
 
 #include <ucp/api/ucp.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -19,12 +19,13 @@
 
 namespace spar::inline v0_1::detail {
 
-/// Throws std::bad_alloc if UCX has no memory, and `transport_error` with the name `call` of a UCX function and UCX's
-/// error text for any other `status` but UCS_OK.
+/// Throws std::bad_alloc if UCX has no memory, and `transport_error` with the name `call` of a UCX function, UCX's
+/// error text and the variables that choose how messages travel for any other `status` but UCS_OK.
 inline void check_ucx(ucs_status_t status, const char* call) {
   if (status == UCS_OK) return;
   if (status == UCS_ERR_NO_MEMORY) throw std::bad_alloc();
-  raise<transport_error>({call, " failed: ", ucs_status_string(status)});
+  raise<transport_error>({call, " failed: ", ucs_status_string(status), "; ", ucx_setting("UCX_TLS"), " and ",
+                          ucx_setting("UCX_NET_DEVICES")});
 }
 
 /// Starts UCX for about `ranks` ranks, with the settings of the variables UCX_.... Where they say nothing: only on the
@@ -41,9 +42,7 @@ inline std::shared_ptr<ucp_context> make_ucx_context(const std::string& device, 
   const std::unique_ptr<ucp_config_t, deleter> settings(read);
   if (!device.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
     check_ucx(ucp_config_modify(settings.get(), "NET_DEVICES", device.c_str()), "ucp_config_modify");
-  const char* const transports = std::getenv("UCX_TLS");
-  const auto uses = [&](const char* name) { return transports == nullptr || std::strstr(transports, name) != nullptr; };
-  if (std::getenv("UCX_TCP_CONN_NB") == nullptr && (uses("tcp") || uses("all"))) {
+  if (std::getenv("UCX_TCP_CONN_NB") == nullptr && ucx_uses_tcp()) {
     unsigned major = 0, minor = 0, release = 0;
     ucp_get_version(&major, &minor, &release);
     // UCX before 1.17 expects the name without that of the transport. UCX warns of a setting that it does not use.
