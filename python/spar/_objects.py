@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from . import _spar
 from ._communicator import Communicator
+from ._errors import InvalidArgumentError
 from ._pending import Pending
 from ._sparse import Sparse
 
@@ -25,7 +26,10 @@ class ErrorFeedback(_spar.ErrorFeedback):
     residual of bfloat16 has float32. One object makes one call at a time, always with as many values."""
 
     def __init__(self, comm: Communicator, algorithm: object, dtype: Any = "float32"):
-        super().__init__(comm, algorithm, _name_of(dtype))
+        name = _name_of(dtype)
+        if name in ("int32", "int64"):
+            raise InvalidArgumentError(f"dtype is {name}; error feedback takes float32, float64, float16 and bfloat16")
+        super().__init__(comm, algorithm, name)
         self._comm = comm
 
     def reduce_sparse(self, values: Any, op: str = "sum") -> Sparse:

@@ -7,6 +7,8 @@
 #include <spar/spar.h>
 
 NB_MODULE(_spar, module) {
+  // Objects may live until the process ends: DDP of torch keeps its hook in C++, where Python sees no reference cycle.
+  nanobind::set_leak_warnings(false);
   module.doc() = "The compiled part of spar.";
   module.attr("version") = spar_version();
   module.attr("ArrayT") = nanobind::type_var("ArrayT"); // in signatures

@@ -6,6 +6,8 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -62,6 +64,12 @@ def test_calls_keep_nothing_alive():
         assert [end() for end in ends] == [None, None]
     finally:
         gc.enable()
+
+
+def test_an_object_that_lives_until_the_process_ends():
+    program = "import ctypes, spar; ctypes.pythonapi.Py_IncRef(ctypes.py_object(spar.Communicator.threads(1)[0]))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_started_call_reports_its_error():

@@ -62,7 +62,7 @@ def test_bad_error_feedback():
         spar.ErrorFeedback(comm, "ring")
     with pytest.raises(TypeError, match="dtype is int8; expected float32"):
         spar.ErrorFeedback(comm, "topka:k=1", np.int8)
-    with pytest.raises(ValueError, match="error feedback takes"):
+    with pytest.raises(ValueError, match="dtype is int32; error feedback takes float32"):
         spar.ErrorFeedback(comm, "topka:k=1", np.int32)
     reduce = spar.ErrorFeedback(comm, "topka:k=1")
     with pytest.raises(TypeError, match="values has elements of the type float64; expected float32, the dtype of"):
