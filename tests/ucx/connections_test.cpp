@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How two ranks open their connection over TCP: both ranks are in this process, and each step of one meets each step of
-// the other.
+// the other. Also what errors say of connections, and which settings of UCX spar changes.
 #include <spar/transport/ucx/connections.hpp>
 
 #include <gtest/gtest.h>
@@ -8,12 +8,16 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <csignal>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <ucs/debug/log_def.h>
+#include <unistd.h>
 
 namespace {
 
@@ -127,6 +131,26 @@ TEST(ucx_connections, an_error_names_both_ranks_and_the_settings) {
     EXPECT_NE(std::strstr(why.what(), "rank 1 cannot reach rank 0"), nullptr) << why.what();
     EXPECT_NE(std::strstr(why.what(), "UCX_TLS is \"posix,self\""), nullptr) << why.what();
   }
+}
+
+/// UCX says of the connection only that it has failed.
+TEST(ucx_connections, the_end_of_a_process_is_the_reason_of_its_death) {
+  ::setenv("UCX_TLS", "tcp,self", 1);
+  const pid_t other = fork();
+  if (other == 0) {
+    pause();
+    _exit(0);
+  }
+  ucx_worker worker(spar::detail::make_ucx_context("", 2));
+  std::vector<spar::detail::ucx_member> members(2, spar::detail::ucx_member::self(worker.address(), 0, 0));
+  members[1].process = other;
+  spar::detail::ucx_connections connections(0, members, {0, 0}, std::move(worker));
+  connections.suspect(1, "Endpoint timeout");
+  kill(other, SIGKILL);
+  EXPECT_EQ(waitpid(other, nullptr, 0), other);
+  std::string reason;
+  connections.confirm_deaths(spar::detail::monotonic_seconds() + 1, [&](rank_t, const char* why) { reason = why; });
+  EXPECT_EQ(reason, "its process has ended");
 }
 
 /// UCX warns of a setting that it does not use, so spar must know whether UCX uses TCP.

@@ -175,15 +175,17 @@ class ucx_connections {
 
   /// The connection to `r` has failed, for the reason `why`.
   void suspect(rank_t r, const char* why) noexcept { deaths_.suspect(r, why, endpoint::now()); }
-  /// Calls `dead(rank, why)` for each rank that has died, as far as this rank can know at the time `now`. Returns the
-  /// time of the next check.
+  /// Calls `dead(rank, why)` for each rank that has died, as far as this rank can know at the time `now`. That a
+  /// process has ended says more than UCX does of its connection. Returns the time of the next check.
   template <class Dead>
   double confirm_deaths(double now, Dead dead) {
     if (now >= next_look_at_processes_) { // a rank that sleeps learns at once that a process has ended
       next_look_at_processes_ = now + 0.05;
       look_at_processes();
     }
-    return deaths_.confirm(now, [this](rank_t r) { return peer_of(r).has_ended; }, dead);
+    return deaths_.confirm(
+        now, [this](rank_t r) { return peer_of(r).has_ended; },
+        [&](rank_t r, const char* why) { dead(r, peer_of(r).has_died ? process_has_ended : why); });
   }
   /// Finds the processes that have ended.
   void look_at_processes() noexcept {
@@ -245,9 +247,10 @@ class ucx_connections {
     if (what.on_device) return UCP_AM_SEND_FLAG_RNDV;
     return copies_between_hosts_ && !its.is_local ? UCP_AM_SEND_FLAG_EAGER : 0;
   }
+  static constexpr const char* process_has_ended = "its process has ended";
   void set_died(rank_t r) noexcept {
     peer_of(r).has_died = true;
-    suspect(r, "its process has ended");
+    suspect(r, process_has_ended);
   }
   [[nodiscard]] bool suspects(rank_t r) const noexcept { return deaths_.suspects(r); }
 
