@@ -34,7 +34,7 @@ CPP = "--transport ucx --ranks 2 --count 2 --density 1 --iterations 2000 --warmu
 TRAININGS = {
     "mlp": "--systems dense,fp16,powersgd,ok_topk,ok_topk+coded --batch 8 --steps 17",
     "image": "--systems dense,ok_topk --steps 2000 --seeds 3",
-    "embedding": "--systems dense,ok_topk --steps 107",
+    "embedding": "--systems dense,ok_topk,two_shot --steps 107",
 }
 
 

@@ -88,7 +88,7 @@ def register(system, model, comm, density):
     elif system.partition(":")[0] == "eager":
         state, hook = spar.torch.eager(comm, system.partition(":")[2] or "majority")
     elif system == "two_shot":
-        state, hook = spar.torch.two_shot(comm, 8)
+        state, hook = spar.torch.two_shot(comm, 8, sparse_algorithm="two_shot+qsgd:8")
     else:
         state, hook = spar.torch.compressed(comm, system)
     model.register_comm_hook(state, hook)

@@ -323,7 +323,7 @@ def check_python(folder):
     same(last, "| 8 bytes of NumPy, against C++ | 4.00 µs | 0.02 µs | 262.14 (262.14 to 262.14) |",
          "the last line of the table")
     *_, last = numbers["python_embedding"].strip().split("\n")
-    same(last, "| `ok_topk`, 1 % | 125 | 62.5 | 0.12 | 0.12 | 1 | 90.0 |", "the last line of the table")
+    same(last, "| `two_shot`, 8 bits | 250 | 125 | 0.25 | 0.25 | 2 | 90.0 |", "the last line of the table")
     same(ended(folder, script, file, "--only", "mlp").status, 0, "a case alone")
     same(len(json.loads(file.read_text())), len(rows), "a case alone replaces its rows")
     same(ended(folder, script, file, "--only", "image", fail="77:image").status, 77, "a case that fails")

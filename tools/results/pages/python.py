@@ -12,6 +12,7 @@ NAMES = {
     "fp16": "gloo, hook `fp16_compress_hook`",
     "powersgd": "gloo, hook `powerSGD_hook` of rank 2",
     "ok_topk": "`ok_topk`, 1 %",
+    "two_shot": "`two_shot`, 8 bits",
     "ok_topk+coded": "`ok_topk`, 1 %, `store=\"coded\"`",
 }
 
