@@ -76,6 +76,7 @@ contains
     integer, intent(in) :: ranks
     real(real64), asynchronous :: x(1000), y(10, 2)
     type(spar_request) :: first, second
+    type(spar_statistics) :: last
     logical :: done
     integer :: stat
     character(200) :: text
@@ -91,6 +92,14 @@ contains
     call spar_wait(second)
     call spar_wait(first)
     call check(all(x == 2 * ranks) .and. all(y == 1), "two calls in flight")
+    x = 1
+    call spar_allreduce(comm, x, algorithm="ring") ! each rank sends 2 (ranks - 1) messages of 1/ranks of all bytes
+    call spar_comm_last_call(comm, last)
+    call check(last%messages_sent == 2 * (ranks - 1) .and. last%messages_received == last%messages_sent, "messages")
+    call check(abs(last%bytes_sent * ranks - 8000_int64 * last%messages_sent) < 8 * ranks * ranks, "bytes sent")
+    call check(abs(last%bytes_received * ranks - 8000_int64 * last%messages_sent) < 8 * ranks * ranks, "bytes received")
+    call check(last%plain_bytes_sent == last%bytes_sent, "bytes without encoding")
+    call check(last%seconds > 0 .and. last%codec_seconds == 0, "seconds")
     call spar_start_allreduce(comm, x(::2), first, stat=stat, errmsg=text)
     call check(stat == spar_err_invalid_argument .and. index(text, "contiguous") > 0, "a section that is started")
   end subroutine
