@@ -80,6 +80,14 @@ class HookTest(unittest.TestCase):
     def test_residuals_survive_rebuilt_buckets_and_a_checkpoint(self):
         ranks.run(2, lossless_in_the_long_run)
 
+    def test_a_scaler_skips_a_step_on_all_ranks(self):
+        (scales, weights), (other_scales, other_weights) = ranks.run(2, overflow_on_one)
+        self.assertEqual(scales, [256.0] * 2 + [128.0] * 4)
+        self.assertEqual(other_scales, scales)
+        for p, q in zip(weights, other_weights):
+            self.assertTrue(torch.equal(p, q))
+            self.assertTrue(p.isfinite().all())
+
     def test_ranks_with_fewer_batches(self):
         results = ranks.run(2, uneven)
         for p, q in zip(*results):
@@ -177,6 +185,25 @@ def eager_with_a_late_rank(comm):
         torch.testing.assert_close(arrived, mine)
     assert spar.Presence.FRESH not in late, late
     assert spar.Presence.ABSENT in late, late
+
+
+def overflow_on_one(comm):
+    """Trains with scaled losses; in step 2, a batch of rank 1 has an infinite value."""
+    model = make()
+    model.register_comm_hook(*spar.torch.ok_topk(comm, 0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    scales = []
+    for step in range(6):
+        x = batch(comm.rank, step)
+        if step == 2 and comm.rank == 1:
+            x[0] = torch.inf
+        optimizer.zero_grad()
+        scaler.scale(model(x).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    return scales, [p.detach() for p in model.parameters()]
 
 
 def uneven(comm):
