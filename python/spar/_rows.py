@@ -46,20 +46,32 @@ def allreduce(comm: Any, n: int, indices: Any, values: Any, op: str, algorithm: 
     indices, values = _checked(n, indices, values, ascending=True)
     numbers = _gather_numbers(comm, n, indices, values, f"allreduce_sparse by {op!r} and {algorithm}")
     counts = [len(of) for of in numbers]
-    union, inverse = np.unique(np.concatenate(numbers), return_inverse=True)
-    places = np.split(inverse, np.cumsum(counts)[:-1])
+    union, places = _union(numbers)
     total = np.full((len(union), *values.shape[1:]), _neutral(op, values.dtype), values.dtype)
     # A ring sends each row of the union almost twice, a gather sends each row of the other ranks once.
     if algorithm is None and comm.size * max(counts) <= 2 * len(union):
         total = total.astype(_wide(values.dtype), copy=False)
         for place, part in zip(places, _gather(comm, values, counts)):
-            total[place] = by(total[place], part)
+            part = part.astype(total.dtype, copy=False)
+            by(total.take(place, axis=0), part, out=part)  # new memory would take longer than the sum
+            total[place] = part
         if op == "average":
             total = _divided(total, comm.size)
     else:
         total[places[comm.rank]] = values
         comm.allreduce(total, op, algorithm)
     return union.astype(indices.dtype), total.astype(values.dtype, copy=False)
+
+
+def _union(numbers: list[Any]) -> tuple[Any, list[Any]]:
+    """The numbers in any of the ascending arrays, ascending, and the places of each array's numbers among them."""
+    everyone = np.concatenate(numbers)
+    order = np.argsort(everyone, kind="stable")  # merges the arrays
+    ascending = everyone[order]
+    is_first = np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]
+    places = np.empty_like(order)
+    places[order] = np.cumsum(is_first) - 1
+    return ascending[is_first], np.split(places, np.cumsum([len(of) for of in numbers])[:-1])
 
 
 def _operation(op: str) -> Any:
