@@ -153,6 +153,50 @@ TYPED_TEST(kernel_merge_many, random_patterns) {
   }
 }
 
+/// Memory whose bytes are 0x7f.
+class filled_resource final : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    return std::memset(std::pmr::new_delete_resource()->allocate(bytes, alignment), 0x7f, bytes);
+  }
+  void do_deallocate(void* data, std::size_t bytes, std::size_t alignment) override {
+    std::pmr::new_delete_resource()->deallocate(data, bytes, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
+/// Addition on the integers below 1000. Counts other operands, which an operation with a table could not bear.
+struct bounded_sum {
+  static constexpr std::string_view name = "bounded_sum";
+  int operator()(int a, int b) const {
+    if (a < 0 || a >= 1000 || b < 0 || b >= 1000) ++*invalid;
+    return (a + b) % 1000;
+  }
+  template <class T>
+  static constexpr T neutral() {
+    return T{};
+  }
+  int* invalid;
+};
+
+TEST(kernel_merge_many_values, an_operation_gets_no_uninitialised_memory) {
+  std::vector<std::uint32_t> indices;
+  for (std::uint32_t i = 0; i < 1000; i += 3) indices.push_back(i);
+  const std::vector<int> values(indices.size(), 999);
+  const std::vector<spar::coo_span<int, std::uint32_t>> parts(4, {indices, values});
+  filled_resource memory;
+  for (const std::uint64_t end : {std::uint64_t{1000}, std::uint64_t{1} << 32}) { // both strategies
+    std::vector<std::uint32_t> out_i(4 * indices.size());
+    std::vector<int> out_v(out_i.size());
+    int invalid = 0;
+    const std::size_t count = spar::kernel::merge_many<int, std::uint32_t>(parts, 0, end, out_i.data(), out_v.data(),
+                                                                           bounded_sum{&invalid}, memory);
+    EXPECT_EQ(invalid, 0);
+    EXPECT_EQ(count, indices.size());
+    EXPECT_EQ(out_v[0], 996);
+  }
+}
+
 TEST(kernel_merge_many_values, a_single_negative_zero_stays) {
   const std::uint32_t indices[] = {1, 2, 3};
   const float values[] = {-0.0f, -0.0f, -0.0f};

@@ -177,6 +177,11 @@ namespace detail {
 template <class Op>
 inline constexpr bool adds = std::same_as<Op, sum> || std::same_as<Op, average>;
 
+/// Whether Op is an operation of the library, whose operands may be what uninitialised memory contains.
+template <class Op>
+inline constexpr bool takes_any_bits =
+    adds<Op> || std::same_as<Op, product> || std::same_as<Op, minimum> || std::same_as<Op, maximum>;
+
 } // namespace detail
 
 } // namespace spar::inline v0_1

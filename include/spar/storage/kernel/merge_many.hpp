@@ -63,7 +63,9 @@ std::size_t accumulate(coo_span<T, Index> part, std::size_t from, std::uint64_t 
     const auto at = static_cast<std::size_t>(indices[from] - begin);
     std::uint64_t& word = seen[at / 64];
     const std::uint64_t bit = std::uint64_t{1} << (at % 64);
-    store_select(sums + at, (word & bit) != 0, op(sums[at], values[from]), values[from]);
+    const bool again = (word & bit) != 0; // otherwise the result of `op` is not used
+    const T& left = spar::detail::takes_any_bits<Op> || again ? sums[at] : values[from];
+    store_select(sums + at, again, op(left, values[from]), values[from]);
     word |= bit;
   }
   return from;
