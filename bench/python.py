@@ -80,20 +80,25 @@ def measure_in_rank(file):
         indices = torch.randperm(1_000_000)[:10_000].sort().values
         ones = torch.ones(10_000)
         sparse = torch.sparse_coo_tensor(indices[None], ones, (1_000_000,), is_coalesced=True, check_invariants=False)
+        rows = (200_000 * torch.rand(2048) ** 4).long().unique()  # such as of words, few of which are frequent
+        table = torch.sparse_coo_tensor(rows[None], torch.ones(len(rows), 32), (200_000, 32), is_coalesced=True,
+                                        check_invariants=False)
         dense, small = torch.zeros(1_000_000), torch.zeros(2)
         doubling = functools.partial(comm.allreduce, algorithm="rec_doubling")
-        rows = [
+        found = [
             ("small numpy", "spar", seconds(comm, doubling, [small.numpy()] * 20_000)),
             # gloo replaces a sparse tensor by the sum, so each call gets another one
             ("sparse", "spar", seconds(comm, comm.allreduce_sparse, [sparse] * 200)),
             ("sparse", "gloo", seconds(comm, dist.all_reduce, [sparse.clone() for _ in range(20)])),
+            ("rows", "spar", seconds(comm, comm.allreduce_sparse, [table] * 50)),
+            ("rows", "gloo", seconds(comm, dist.all_reduce, [table.clone() for _ in range(20)])),
             ("dense", "spar", seconds(comm, comm.allreduce, [dense] * 50)),
             ("dense", "gloo", seconds(comm, dist.all_reduce, [dense] * 50)),
             ("small", "spar", seconds(comm, doubling, [small] * 20_000)),
             ("small", "gloo", seconds(comm, dist.all_reduce, [small] * 1000)),
         ]
         if comm.rank == 0:
-            pathlib.Path(file).write_text(json.dumps(rows), encoding="utf-8")
+            pathlib.Path(file).write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()
 
 

@@ -80,7 +80,8 @@ elif name == "program":
 elif name.startswith("plain_mpi_"):
     pathlib.Path(options["json"]).write_text(json.dumps(training("own", 8)))
 elif name == "ranks" and "rank" in options:  # bench/python.py
-    found = [(case, system, seconds * size) for case, size in (("sparse", 1e-4), ("dense", 1e-3), ("small", 1e-6))
+    sizes = {"sparse": 1e-4, "rows": 1e-4, "dense": 1e-3, "small": 1e-6}
+    found = [(case, system, seconds * size) for case, size in sizes.items()
              for system, seconds in (("spar", 1), ("gloo", 4))]
     pathlib.Path(options["rank"]).write_text(json.dumps([("small numpy", "spar", 4e-6), *found]))
 elif name == "ranks":  # examples/python/train_torch.py
