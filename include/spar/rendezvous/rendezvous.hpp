@@ -31,7 +31,8 @@ class rendezvous {
 
   /// The rank `rank` of `size` that meets the others in `meeting`, a store that the program brings. Of the `options`,
   /// only the deadline, the network interface and the job count. Throws `invalid_argument` if `rank` is not in
-  /// [0, `size`), `meeting` is null, or the deadline is out of range.
+  /// [0, `size`), `meeting` is null, or the deadline is out of range, and `transport_error` if the system has no random
+  /// bytes.
   rendezvous(std::shared_ptr<rendezvous_store> meeting, rank_t rank, rank_t size,
              const rendezvous_options& options = {});
   /// A copy, also of one that is moved, which stays as it is.
@@ -44,7 +45,7 @@ class rendezvous {
   /// is not in [0, `size`).
   [[nodiscard]] rendezvous among(std::string_view group, rank_t rank, rank_t size) const;
 
-  /// The same for a `group` whose name no other group of the whole job has.
+  /// The same for a `group` whose name no other group of the whole job has, with the rank `rank` of `size` in it.
   [[nodiscard]] rendezvous among_all(std::string_view group, rank_t rank, rank_t size) const;
 
   /// The rank of this process, from 0 to size() - 1.
@@ -67,8 +68,9 @@ class rendezvous {
   /// rank has called `refuse_exchange` or has no memory; `transport_error` if the store cannot be reached; and
   /// `corrupt_message` if other programs write into the store.
   [[nodiscard]] std::vector<std::string> exchange(std::string_view own) const { return exchange_beside(own, {}); }
-  /// The same, and calls `meanwhile()` from time to time while this rank waits. An error of `meanwhile` ends the
-  /// exchange.
+  /// Gives `own` like the other `exchange`, and calls `meanwhile()` from time to time while this rank waits. An error
+  /// of `meanwhile` ends the exchange. Throws the same `mismatch`, `timeout`, `peer_failed`, `transport_error` and
+  /// `corrupt_message`.
   template <class Meanwhile>
   [[nodiscard]] std::vector<std::string> exchange(std::string_view own, Meanwhile& meanwhile) const {
     return exchange_beside(own, {[](void* self) { (*static_cast<Meanwhile*>(self))(); }, &meanwhile});

@@ -59,7 +59,8 @@ class tcp_store : public rendezvous_store {
   /// refuses this process, only for 3 s, in which an earlier job may end. Throws `timeout` with the address, the port
   /// and the last reason, `mismatch` if the server refuses this process or does not know the secret, and
   /// `invalid_argument` if an option is missing or out of range, there is no such interface, or a secret is given
-  /// without OpenSSL.
+  /// without OpenSSL. A `transport_error` of an attempt is the last reason of a `timeout`; what would be a
+  /// `corrupt_message` is a `mismatch`, for then no rendezvous of spar listens there.
   explicit tcp_store(const rendezvous_options& where);
   tcp_store(const tcp_store&) = delete;
   ~tcp_store() override;

@@ -163,8 +163,8 @@ class endpoint {
   /// wait.
   void await_loans(operation_record& r, std::coroutine_handle<> waiting) noexcept { loans_.await(r, waiting); }
 
-  /// For a transport that can send the abort of this rank only while this rank makes progress: the function `abort`
-  /// makes progress until the transport calls `set_aborting(false)`.
+  /// For a transport that can send the abort of this rank only while this rank makes progress: if the abort `goes_on`,
+  /// the function `abort` makes progress until the transport calls `set_aborting(false)`.
   void set_aborting(bool goes_on) noexcept { is_aborting_ = goes_on; }
   /// Whether `abort` has to make progress: see `set_aborting`.
   [[nodiscard]] bool aborting() const noexcept { return is_aborting_; }

@@ -80,8 +80,10 @@ class ucx : public communicator_rank<ucx_port> {
     const rendezvous_options where = detail::job_to_join(meeting);
     return join(std::make_shared<tcp_store>(where), where, options);
   }
-  /// The same for a job that meets in `store`, a store that the program brings. Of `meeting`, only the deadline and the
-  /// network interface count. Throws `invalid_argument` also if `store` is null.
+  /// The same for a job that meets in `store`, a store that the program brings, with the `options` of this rank. Of
+  /// `meeting`, only the deadline and the network interface count. Throws `invalid_argument` also if `store` is null,
+  /// the same `timeout`, `mismatch`, `corrupt_message` and `transport_error`, and `peer_failed` if the job refuses this
+  /// process.
   [[nodiscard]] static ucx join(const std::shared_ptr<rendezvous_store>& store, const rendezvous_options& meeting = {},
                                 const ucx_options& options = {}) {
     auto [all, given] = detail::ucx_founders::join(rendezvous(store, 0, 1, meeting));
