@@ -6,10 +6,10 @@ import ctypes
 
 import numpy as np
 import pytest
+from values import TYPES
 
 import spar
 
-TYPES = [np.float32, np.float64, np.float16, np.int32, np.int64]
 OPERATIONS = {"sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce}
 
 

@@ -6,11 +6,12 @@ import os
 import random
 
 import numpy as np
+from values import TYPES as VALUE_TYPES
 
 import spar
 
 CALLS = 100_000 if os.environ.get("SPAR_FULL") else 3_000
-GOOD = ["f4", "f8", "f2", "i4", "i8"]
+GOOD = [np.dtype(of).str[1:] for of in VALUE_TYPES]
 TYPES = [*GOOD, "u1", "i2", "u4", "u8", "?", "c8", ">f4", "S3", "O", "M8[s]"]
 
 

@@ -3,10 +3,10 @@
 
 import numpy as np
 import pytest
+from values import HAS_HALF, TYPES
 
 import spar
 
-VALUE_TYPES = [np.float32, np.float64, np.float16, np.int32, np.int64]
 REDUCE = {"sum": np.add, "average": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 
 
@@ -35,7 +35,7 @@ def check(result, expected):
 
 @pytest.mark.parametrize("algorithm", [None, "ring"])
 @pytest.mark.parametrize("op", REDUCE)
-@pytest.mark.parametrize("value", VALUE_TYPES)
+@pytest.mark.parametrize("value", TYPES)
 def test_allreduce(value, op, algorithm):
     for n, counts in (9, (4, 0, 5)), (9, (9, 9, 9)), (2**40, (2, 3, 1)), (7, (0, 0, 0)), (0, (0, 0, 0)):
         for width in [(3,), (2, 2), (0,), (1,)] if value == np.float32 else [(3,)]:
@@ -68,6 +68,7 @@ def test_wide_indices():
             check(result, {0: [1, 1], 1: [1, 1], n - 1: [2, 2]})
 
 
+@pytest.mark.skipif(not HAS_HALF, reason="compiled without float16")
 def test_half_precision_is_rounded_once():
     rows = np.array([[2048], [1], [1]], np.float16)  # 2048 + 1 is 2048 in this type
     sum_ = spar.coalesce(spar.Sparse(9, np.array([3, 3, 3]), rows))

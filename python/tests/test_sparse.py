@@ -3,11 +3,11 @@
 
 import numpy as np
 import pytest
+from values import TYPES
 
 import spar
 
 INDEX_TYPES = [np.int32, np.int64, np.uint32, np.uint64]
-VALUE_TYPES = [np.float32, np.float64, np.float16, np.int32, np.int64]
 
 
 def random_vector(rank, n, count, index=np.int64, value=np.float32):
@@ -16,7 +16,7 @@ def random_vector(rank, n, count, index=np.int64, value=np.float32):
     return spar.Sparse(n, indices, random.integers(1, 9, count).astype(value))
 
 
-@pytest.mark.parametrize("value", VALUE_TYPES)
+@pytest.mark.parametrize("value", TYPES)
 @pytest.mark.parametrize("index", INDEX_TYPES)
 def test_allreduce_sparse(index, value):
     for n, count in (50, 0), (50, 3), (50, 40), (0, 0):
