@@ -72,7 +72,7 @@ def bags(count, words, seed):
     return torch.from_numpy(bag), torch.from_numpy(labels)
 
 
-def register(system, model, comm, density):
+def register(system, model, comm, options):
     """Registers the hook of `system`; returns spar's state or None."""
     if system == "dense":
         return None
@@ -84,7 +84,7 @@ def register(system, model, comm, density):
     name, _, store = system.partition("+")
     if name in ("ok_topk", "topk"):
         factory = getattr(spar.torch, name)
-        state, hook = factory(comm, density, store=store or None)
+        state, hook = factory(comm, options.density, store=store or None, warmup_steps=options.warmup)
     elif system.partition(":")[0] == "eager":
         state, hook = spar.torch.eager(comm, system.partition(":")[2] or "majority")
     elif system == "two_shot":
@@ -113,7 +113,7 @@ def train(options, system, seed, data, comm):
     torch.manual_seed(seed)
     # PowerSGD over gloo needs a single bucket: its calls of several buckets have no order that all ranks share.
     model = DistributedDataParallel(MODELS[options.model](), bucket_cap_mb=1000 if system == "powersgd" else 25)
-    state = register(system, model, comm, options.density)
+    state = register(system, model, comm, options)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)
     random = torch.Generator().manual_seed(1000 * seed + dist.get_rank())
     seconds, alone, sent = [], [], 0
@@ -197,6 +197,7 @@ def main():
     parser.add_argument("--batch", type=int, default=32, help="samples of a rank")
     parser.add_argument("--rate", type=float, default=0.2, help="the highest learning rate")
     parser.add_argument("--density", type=float, default=0.01, help="of ok_topk and topk")
+    parser.add_argument("--warmup", type=int, default=0, help="steps in which ok_topk and topk first send all values")
     parser.add_argument("--late", type=float, default=0, help="seconds that a random rank sleeps in each step")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
     parser.add_argument("--json", help="writes the results to this file")
