@@ -4,10 +4,10 @@
 shows. Writes the rows of each case to FILE, and keeps those of other cases. Run it with a Python that has torch and a
 spar that is compiled for speed: pip install ., or PYTHONPATH=build/release/python.
 
-bench/python.py FILE                 10 minutes on two cores that nothing else uses
-bench/python.py FILE --only calls    a case: calls, mlp, image or embedding, each at most 5 minutes
+bench/python.py FILE                 8 minutes on two cores that nothing else uses
+bench/python.py FILE --only calls    a case: calls, mlp, image or embedding, each at most 3 minutes
 
-calls      two ranks on one host, systems in turns: sparse tensors, dense ones, and 8 bytes
+calls      two ranks on one host, systems in turns: sparse tensors, rows, dense tensors, and 8 bytes
 mlp, image, embedding    trainings by examples/python/train_torch.py on four emulated hosts with links of 1 Gbit/s
 
 Exit status: that of the first program that fails, for example 77 if the machine does not permit namespaces.

@@ -9,7 +9,6 @@ bench/time_to_accuracy.py FILE --short    one epoch of fewer images, once: 2 min
 Exit status: that of the first training that fails, for example 77 if the machine does not permit namespaces.
 """
 
-import argparse
 import json
 import pathlib
 import subprocess
@@ -30,10 +29,7 @@ RUNS = [(hosts, link, systems, 1 if (link, systems) == ("100mbit", DENSE) else 3
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", metavar="FILE", type=pathlib.Path)
-    parser.add_argument("--short", action="store_true")
-    chosen = parser.parse_args()
+    chosen = records.parser(__doc__).parse_args()
     records.read(chosen.file, list)
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,6 @@ take on two cores that nothing else uses, estimated:
 Exit status: that of the first program that fails, 77 if the machine does not permit namespaces; 2 for a wrong option.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -131,10 +130,8 @@ PARTS = {part.__name__: part for part in (images, preloaded, codecs, sizes, leve
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", metavar="FILE", type=pathlib.Path)
+    parser = records.parser(__doc__)
     parser.add_argument("parts", metavar="PART", nargs="*", help=", ".join(PARTS))
-    parser.add_argument("--short", action="store_true")
     chosen = parser.parse_intermixed_args()
     if unknown := [part for part in chosen.parts if part not in PARTS]:
         parser.error(f"there is no part {unknown[0]}; there are {', '.join(PARTS)}")

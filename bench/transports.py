@@ -10,7 +10,6 @@ bench/transports.py FILE --short    one round: 1 minute
 Exit status: that of the first program that fails, for example 77 if the machine does not permit namespaces.
 """
 
-import argparse
 import json
 import pathlib
 import subprocess
@@ -34,10 +33,7 @@ CASES = [
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", metavar="FILE", type=pathlib.Path)
-    parser.add_argument("--short", action="store_true")
-    chosen = parser.parse_args()
+    chosen = records.parser(__doc__).parse_args()
     records.read(chosen.file, list)
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -116,7 +116,7 @@ def train(options, system, seed, data, comm):
     state = register(system, model, comm, options)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)
     random = torch.Generator().manual_seed(1000 * seed + dist.get_rank())
-    seconds, alone, sent = [], [], 0
+    alone = []
 
     def step(batch):
         cross_entropy(model(x[batch]), labels[batch]).backward()

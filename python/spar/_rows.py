@@ -25,7 +25,7 @@ def coalesce(n: int, indices: Any, values: Any, op: str) -> tuple[Any, Any]:
     indices, values = _checked(n, indices, values)
     order = np.argsort(indices, kind="stable")
     indices = indices[order]
-    first = np.flatnonzero(np.append(True, indices[1:] != indices[:-1])[: len(indices)])
+    first = np.flatnonzero(_begins(indices))
     if not len(first):
         return indices, values
     sums = by.reduceat(values[order], first, axis=0, dtype=_wide(values.dtype))
@@ -68,10 +68,15 @@ def _union(numbers: list[Any]) -> tuple[Any, list[Any]]:
     everyone = np.concatenate(numbers)
     order = np.argsort(everyone, kind="stable")  # merges the arrays
     ascending = everyone[order]
-    is_first = np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]
+    is_first = _begins(ascending)
     places = np.empty_like(order)
     places[order] = np.cumsum(is_first) - 1
     return ascending[is_first], np.split(places, np.cumsum([len(of) for of in numbers])[:-1])
+
+
+def _begins(indices: Any) -> Any:
+    """Where an index differs from the one before."""
+    return np.append(True, indices[1:] != indices[:-1])[: len(indices)]
 
 
 def _operation(op: str) -> Any:

@@ -238,6 +238,12 @@ class FailureTest(unittest.TestCase):
                 self.assertEqual(of.kind, "PeerFailedError", of.trace)
                 self.assertRegex(of.error, f"rank {failed} failed.*{text}")
 
+    def assert_killed(self, ended):
+        self.assertEqual(ended[1].code, -signal.SIGKILL)
+        for rank in (0, 2):
+            self.assertEqual(ended[rank].kind, "PeerFailedError", ended[rank].trace)
+            self.assertIn("rank 1", ended[rank].error)
+
     def test_a_rank_that_raises_in_its_hook(self):
         ended = self.fail(train_until, raise_on_one)
         self.assertEqual((ended[1].kind, ended[1].error), ("ZeroDivisionError", "no density"))
@@ -254,21 +260,13 @@ class FailureTest(unittest.TestCase):
         self.assert_others_know(ended, 1, "ZeroDivisionError: no density")
 
     def test_a_rank_that_is_killed(self):
-        ended = self.fail(train_until, die)
-        self.assertEqual(ended[1].code, -signal.SIGKILL)
-        for rank in (0, 2):
-            self.assertEqual(ended[rank].kind, "PeerFailedError", ended[rank].trace)
-            self.assertIn("rank 1", ended[rank].error)
+        self.assert_killed(self.fail(train_until, die))
 
     def test_a_rank_that_fails_in_steps_that_do_not_wait(self):
         ended = self.fail(eager_until, raise_on_one)
         self.assertEqual((ended[1].kind, ended[1].error), ("ZeroDivisionError", "no density"))
         self.assert_others_know(ended, 1, "ZeroDivisionError: no density")
-        ended = self.fail(eager_until, die)
-        self.assertEqual(ended[1].code, -signal.SIGKILL)
-        for rank in (0, 2):
-            self.assertEqual(ended[rank].kind, "PeerFailedError", ended[rank].trace)
-            self.assertIn("rank 1", ended[rank].error)
+        self.assert_killed(self.fail(eager_until, die))
 
     def test_an_interrupt_while_a_rank_waits_for_late_gradients(self):
         ended = self.fail(be_interrupted, eager_until, interrupt=0)

@@ -2,14 +2,24 @@
 """Reads and writes the file of results that a script measures. The script reads the file before it measures, so that a
 file that cannot be written, or has results of another script, is an error in the first second."""
 
+import argparse
 import json
 import os
+import pathlib
 import sys
 
 
 def stop(sentence):
     print(f"{os.path.basename(sys.argv[0])}: {sentence}", file=sys.stderr)
     sys.exit(2)
+
+
+def parser(doc):
+    """The options of a script with the documentation `doc`: `file`, and --short for a run that takes little time."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("file", metavar="FILE", type=pathlib.Path)
+    made.add_argument("--short", action="store_true")
+    return made
 
 
 def read(path, kind):
