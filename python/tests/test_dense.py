@@ -213,7 +213,7 @@ def test_torch():
         comm.allreduce(torch.ones(3, device="meta"))
 
 
-def test_bfloat16_is_rounded_once():
+def test_bfloat16_of_torch_is_rounded_once():
     torch = pytest.importorskip("torch")
     parts = [torch.randn(500, generator=torch.Generator().manual_seed(rank)).bfloat16() for rank in range(2)]
     expected = sum(part.float() for part in parts).bfloat16()
