@@ -60,7 +60,7 @@ class Spar(ConanFile):
             self.info.clear()
 
     def package_info(self):
-        # find_package reads spar's own files, which have the components compiled, mpi, ucx and perf.
+        # find_package reads spar's own files, which have the components compiled, mpi, ucx, zfp, cuda, nccl and perf.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = ["lib/cmake/spar"]
         self.cpp_info.bindirs = []

@@ -11,12 +11,8 @@ if(NOT SPAR_NVCC OR NOT SPAR_CUDART)
   spar_missing("CUDA" "no nvcc, or no libcudart_static.a")
 endif()
 
-find_path(SPAR_NCCL_INCLUDE_DIR nccl.h HINTS "${SPAR_CUDA_INCLUDE_DIR}")
-find_library(SPAR_NCCL nccl HINTS /usr/local/cuda/lib64 "$ENV{CUDA_HOME}/lib64")
-if(SPAR_CUDA_INCLUDE_DIR AND NOT SPAR_NCCL_INCLUDE_DIR)
-  spar_missing("NCCL" "no nccl.h")
-elseif(SPAR_NVCC AND NOT SPAR_NCCL)
-  spar_missing("NCCL" "no libnccl")
+if(SPAR_CUDA_INCLUDE_DIR AND spar_no_nccl)
+  spar_missing("NCCL" "${spar_no_nccl}")
 endif()
 
 # spar_compile_cuda(variable source [LIBRARIES lib...]): sets `variable` to the object file that nvcc makes of `source`,

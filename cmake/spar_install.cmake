@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Install rules of the library, and the package files that find_package(spar [COMPONENTS compiled mpi ucx zfp perf]) and
-# pkg-config read. A component has the name of its Debian package, without a version; the headers are the component
-# spar.
+# Install rules of the library, and the package files that find_package(spar [COMPONENTS compiled mpi ucx zfp cuda nccl
+# perf]) and pkg-config read. A component has the name of its Debian package, without a version; the headers are the
+# component spar.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -39,6 +39,7 @@ configure_package_config_file(cmake/spar-config.cmake.in "${PROJECT_BINARY_DIR}/
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/spar-config-version.cmake" COMPATIBILITY SameMinorVersion
                                  ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/spar-config.cmake" "${PROJECT_BINARY_DIR}/spar-config-version.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/spar_find_cuda.cmake"
         DESTINATION "${spar_package_dir}")
 configure_file(cmake/spar.pc.in "${PROJECT_BINARY_DIR}/spar.pc" @ONLY)
 file(RELATIVE_PATH spar_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")

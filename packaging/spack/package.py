@@ -19,10 +19,15 @@ class Spar(CMakePackage):
 
     variant("ucx", default=False, description="The transport over UCX, for processes without MPI")
 
+    variant("cuda", default=False, description="The CUDA runtime for spar::cuda, device memory")
+    variant("nccl", default=False, when="+cuda", description="NCCL for spar::nccl")
+
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("mpi")
     depends_on("ucx@1.13:", when="+ucx")
+    depends_on("cuda", when="+cuda")
+    depends_on("nccl@2.14:", when="+nccl")
     depends_on("cli11", when="+tools")
     depends_on("fmt", when="+tools")
     depends_on("nlohmann-json", when="+tools")
