@@ -5,6 +5,8 @@
 
 #include <spar/cuda/runtime.hpp>
 
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_reduce.cuh>
 #include <cub/device/device_select.cuh>
 #if __has_include(<cub/device/device_topk.cuh>)
 #include <cub/device/device_topk.cuh>
@@ -20,6 +22,7 @@
 #include <thrust/transform.h>
 #include <thrust/tuple.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -93,6 +96,21 @@ inline void merge(const std::uint32_t* left_i, const float* left_v, std::uint64_
   const auto policy = thrust::cuda::par_nosync(temporary);
   thrust::merge_by_key(policy, left_i, left_i + lefts, right_i, right_i + rights, left_v, right_v, merged_i, merged_v);
   thrust::reduce_by_key(policy, merged_i, merged_i + lefts + rights, merged_v, out_i, out_v);
+}
+
+/// Sorts entries, whose indices are below n, and then adds the values of equal indices, in no order.
+inline void coalesce(const std::uint32_t* indices, const float* values, std::uint64_t entries, std::uint64_t n,
+                     std::uint32_t* sorted_i, float* sorted_v, std::uint32_t* out_i, float* out_v, std::uint64_t* count,
+                     scratch& temporary) {
+  std::size_t bytes = temporary.size();
+  spar::detail::check_cuda(cub::DeviceRadixSort::SortPairs(temporary.memory(), bytes, indices, sorted_i, values,
+                                                           sorted_v, entries, 0, std::bit_width(n - 1)),
+                           "cub::DeviceRadixSort::SortPairs");
+  bytes = temporary.size();
+  spar::detail::check_cuda(cub::DeviceReduce::ReduceByKey(temporary.memory(), bytes, sorted_i, out_i, sorted_v, out_v,
+                                                          count, thrust::plus<float>(),
+                                                          static_cast<std::int64_t>(entries)),
+                           "cub::DeviceReduce::ReduceByKey");
 }
 
 #ifdef SPAR_BENCH_TOPK

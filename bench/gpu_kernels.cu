@@ -3,6 +3,7 @@
 // a GPU. Each round times the copy, all kernels and all baselines once; a ratio is the median over the rounds of ratios
 // in the same round. The bytes are those that the kernel moves by its source.
 #include <spar/core/op.hpp>
+#include <spar/cuda/kernel/coalesce.cuh>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
@@ -107,6 +108,14 @@ std::vector<index> indices(std::uint64_t n, std::uint64_t stride, std::uint64_t 
   return all;
 }
 
+/// `count` indices below n, in any order and with repeats.
+std::vector<index> unsorted_indices(std::uint64_t count, std::uint64_t n) {
+  std::mt19937_64 random(9);
+  std::vector<index> all(count);
+  for (index& i : all) i = static_cast<index>(random() % n);
+  return all;
+}
+
 /// The multiples of `stride` below n.
 std::vector<std::uint64_t> every(std::uint64_t n, std::uint64_t stride) {
   std::vector<std::uint64_t> all(n / stride);
@@ -115,7 +124,7 @@ std::vector<std::uint64_t> every(std::uint64_t n, std::uint64_t stride) {
 }
 
 /// The device memory for vectors of n values, by which the benchmark chooses n.
-double needed_bytes(std::uint64_t n) { return 40.0 * static_cast<double>(n); }
+double needed_bytes(std::uint64_t n) { return 44.0 * static_cast<double>(n); }
 
 class benchmark {
  public:
@@ -131,6 +140,7 @@ class benchmark {
     add_selections();
     add_merges();
     add_entries();
+    add_coalesce();
     add_codecs();
   }
 
@@ -329,6 +339,23 @@ class benchmark {
       kernel::start_find_bounds(part.indices, part.count, bounds.data, bounds.size, positions.data, nullptr);
     });
   }
+  void add_coalesce() {
+    // Each index has four entries. By 8 bits at a time, a sort of CUB reads and writes an entry, and it reads the
+    // indices once more; so does the check of their range.
+    const double entries = nd / 16;
+    const std::uint64_t below = n / 64;
+    const double passes = std::ceil(std::log2(static_cast<double>(below)) / 8);
+    add("coalesce", (16 * passes + 8 + 8 + 2) * entries, 0, nothing, [=, this] {
+      kernel::start_coalesce<float, index>({unsorted.data, source.data, unsorted.size}, below, out_i.data, out_v.data,
+                                           spar::sum{}, found.data, for_coalesce.data, nullptr);
+    });
+#ifdef __CUDACC__
+    add_baseline("SortPairs, ReduceByKey", "coalesce", 0.9, nothing, [=, this] {
+      baselines::coalesce(unsorted.data, source.data, unsorted.size, below, other_i.data, other_v.data, out_i.data,
+                          out_v.data, count.data, temporary);
+    });
+#endif
+  }
   void add_codecs() {
     add("QSGD, 8 bits: encode", 5 * nd, 0.80, nothing,
         [this] { kernel::start_qsgd_encode<8>(source.data, n, 1024, code.data, 1, 2, 0, nullptr); });
@@ -370,6 +397,9 @@ class benchmark {
   const device_array<index> sparser{indices(n, 32, 8)};
   const device_array<std::uint64_t> bounds{every(n, 256)};
   device_array<std::uint64_t> positions{n / 256};
+  const device_array<index> unsorted{unsorted_indices(n / 16, n / 64)};
+  device_array<kernel::coalesced_entries> found{1};
+  device_array<std::byte> for_coalesce{kernel::coalesce_bytes<float, index>(n / 16, n / 64)};
   const std::function<void()> nothing = [] {};
   const std::function<void()> restore = [this] {
     check_cuda(cudaMemcpyAsync(x.data, source.data, n * sizeof(float), cudaMemcpyDeviceToDevice, nullptr),

@@ -193,14 +193,8 @@ class on_device {
         "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
         "8 bytes, the storage coo, alone or with a codec for dense values, a flat topology, and cheapest, "
         "recursive_doubling, split_allgather, gather_and_merge or quantile_owners");
-    port_.refuse_progress_thread();
-    const detail::home_device& device = port_.device();
-    device.check_current(port_, port_type::owner);
-    device.check_stream(port_, user);
-    device.check_memory(port_, mine.values().data(), mine.count(), "values of a stream");
-    device.check_memory(port_, mine.indices().data(), mine.indices().size(), "indices of a stream");
+    const auto order = begin_entries(mine.indices(), mine.values(), user);
     detail::validate_counts(mine);
-    const detail::call_on_device<port_type> order(port_, user);
     const auto on_host = detail::or_abort(port_, [&] {
       const std::uint64_t end = mine.indices().size();
       const auto all = [&](std::size_t) { return index_range{0, mine.dimension()}; };
@@ -208,6 +202,20 @@ class on_device {
     });
     detail::validate_indices(std::as_const(on_host).span(), mine.dimension());
     return order;
+  }
+  /// Begins work on entries in device memory, after the work in the CUDA stream `user`. Throws `invalid_argument` if
+  /// they are not in memory of the current device, or if the communicator has a progress thread, and `cuda_error` if
+  /// CUDA fails.
+  template <element T, class Int>
+  [[nodiscard]] detail::call_on_device<port_type> begin_entries(std::span<const Int> indices, std::span<const T> values,
+                                                                cudaStream_t user) {
+    port_.refuse_progress_thread();
+    const detail::home_device& device = port_.device();
+    device.check_current(port_, port_type::owner);
+    device.check_stream(port_, user);
+    device.check_memory(port_, values.data(), values.size(), "values of a stream");
+    device.check_memory(port_, indices.data(), indices.size(), "indices of a stream");
+    return {port_, user};
   }
   /// The values of `x` as a span, which host code must not read.
   template <element T>

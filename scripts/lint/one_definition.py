@@ -24,6 +24,7 @@ ALLOWED = {
     ("storage/kernel/short_floats.hpp", "__CUDACC__"): "works around the front end of nvcc, with the same results",
     ("runtime/tasks/task.hpp", "__CUDACC__"): "works around the front end of nvcc, in functions with the same effect",
     ("transport/mpi/lost.hpp", "OMPI_HAVE_MPIX_COMM_GET_FAILED"): "differs with the MPI library; a program has one",
+    ("cuda/kernel/coalesce.cuh", "__CUDACC__"): "is nvcc or a double of the device, which no program combines",
     ("cuda/kernel/language.cuh", "__CUDACC__"): "is nvcc or a double of the device, which no program combines",
     ("cuda/kernel/language.cuh", "SPAR_CUDA_ON_HOST"): "is nvcc or a double of the device, which no program combines",
 }

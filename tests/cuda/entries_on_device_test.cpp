@@ -5,12 +5,15 @@
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
 
+#include <spar/coalesce.cuh>
 #include <spar/collective/topk/quantile_owners.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 
 #include <deque>
+#include <random>
 #include <tuple>
+#include <utility>
 
 namespace feedback_test {
 namespace {
@@ -210,6 +213,53 @@ TEST_F(entries_on_device, are_reduced_as_streams_of_the_program) {
     return 0;
   });
   EXPECT_EQ(all_equal.size(), 3U);
+}
+
+TEST_F(entries_on_device, are_coalesced_and_then_reduced) {
+  static constexpr std::size_t n = 500, count = 2000;
+  cuda_double::reset(8);
+  on_ranks(2, [](spar::threads& net) {
+    spar::on_device gpu(net);
+    std::mt19937_64 random(static_cast<std::uint64_t>(net.rank()));
+    std::vector<std::int64_t> indices(count);
+    for (auto& i : indices) i = static_cast<std::int64_t>(random() % n);
+    const std::vector<float> values = gradient<float>(net.rank(), 0, count);
+    const device_array<std::int64_t> at(indices);
+    const device_array<float> x(std::vector<float>(count, 0));
+    const stream work;
+    const auto given = std::span<const std::int64_t>(at.data(), count);
+    const auto its_values = std::span<const float>(x.data(), count);
+    x.write(work, values); // the call must wait for it
+    cuda_double::stall(work);
+    const auto mine = spar::coalesce(gpu, n, given, its_values, work);
+    const auto expected = spar::coalesce(net.memory(), n, indices, values);
+    const auto same = [&](const auto& got, const auto& wanted) {
+      const auto i = cuda_double::values_at(got.indices().data(), got.indices().size(), work);
+      const auto v = cuda_double::values_at(got.values().data(), got.count(), work);
+      return std::equal(i.begin(), i.end(), wanted.indices().begin(), wanted.indices().end()) &&
+             bits(std::span<const float>(v)) == bits(std::span<const float>(wanted.values()));
+    };
+    EXPECT_EQ(mine.dimension(), n);
+    EXPECT_TRUE(same(mine, expected));
+    EXPECT_TRUE(same(spar::allreduce(gpu, mine.view(), work), spar::allreduce(net, expected.view())));
+    EXPECT_TRUE(same(spar::coalesce(gpu, n, given, its_values, work, spar::maximum{}),
+                     spar::coalesce(net.memory(), n, indices, values, spar::maximum{})));
+    EXPECT_EQ(spar::coalesce(gpu, 0, given.first(0), its_values.first(0), work).count(), 0U);
+
+    const auto error = [&](std::uint64_t dimension, std::size_t of_values) {
+      return spar_test::refusal_of(
+          [&] { (void)spar::coalesce(gpu, dimension, given, its_values.first(of_values), work); });
+    };
+    EXPECT_NE(error(1, count).find(" is not an index of a vector of dimension 1;"), std::string::npos);
+    EXPECT_EQ(error(n, count - 1), "there are 2000 indices, but 1999 values");
+    EXPECT_EQ(spar_test::refusal_of(
+                  [&] { (void)spar::coalesce(gpu, n, std::span(std::as_const(indices)), its_values, work); }),
+              "the 2000 indices of a stream are in host memory; expected device memory");
+    indices[7] = -1;
+    at.write(work, indices);
+    EXPECT_EQ(error(n, count).substr(0, 19), "index -1 at entry 7");
+    return 0;
+  });
 }
 
 TEST_F(entries_on_device, are_refused_as_streams_that_are_malformed) {

@@ -60,6 +60,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "scatter_difference ",
                                 "check_indices ",
                                 "find_bounds ",
+                                "coalesce ",
                                 "QSGD, 8 bits: encode ",
                                 "QSGD, 8 bits: decode ",
                                 "bfloat16: encode ",

@@ -2,6 +2,7 @@
 // Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them. The program prints the
 // bytes of shared memory that a block gets at its launch, of which ptxas says nothing.
 #include <spar/core/op.hpp>
+#include <spar/cuda/kernel/coalesce.cuh>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
@@ -31,6 +32,17 @@ namespace spar::inline v0_1::kernel {
                                                 std::uint64_t*, cudaStream_t);                                         \
   template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
                                            std::uint64_t*, std::uint64_t*, cudaStream_t);
+
+#define SPAR_INSTANTIATE_FOLD(T, Index)                                                                                \
+  template __global__ void detail::fold_repeated<T, Index, sum>(device_coo<T, Index>, sum, Index*, T*, std::uint64_t*, \
+                                                                std::uint64_t*);
+
+SPAR_INSTANTIATE_FOLD(float, std::uint32_t)
+SPAR_INSTANTIATE_FOLD(float, std::uint64_t)
+SPAR_INSTANTIATE_FOLD(double, std::uint32_t)
+SPAR_INSTANTIATE_FOLD(double, std::uint64_t)
+SPAR_INSTANTIATE_FOLD(std::int32_t, std::uint32_t)
+SPAR_INSTANTIATE_FOLD(std::int64_t, std::uint64_t)
 
 SPAR_INSTANTIATE(float, std::uint32_t)
 SPAR_INSTANTIATE(float, std::uint64_t)
@@ -158,6 +170,7 @@ int main() {
   print("copy_differing<int", sizeof(kernels::differing_memory<std::int32_t>));
   print("copy_differing<int64", sizeof(kernels::differing_memory<std::int64_t>));
   print("divide_candidates<", sizeof(kernels::partition_tile::memory));
+  print("fold_repeated<", sizeof(kernels::fold_memory));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_tile::memory));
   print("write_entries<", sizeof(kernels::written_tile<float>));

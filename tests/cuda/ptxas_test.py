@@ -46,6 +46,7 @@ ROWS = {
     "`count_reached`:": ["count_reached<float>"],
     "`merge` ": ["merge<float, uint32, sum>"],
     "`merge_many` ": ["merge_many<float, uint32, sum>"],
+    "`coalesce`:": ["fold_repeated<float, uint32, sum>"],
     "QSGD, 8 bits: encode": ["qsgd_encode<8, float>"],
     "QSGD, 8 bits: decode": ["qsgd_decode<8, float>"],
     "bfloat16 and half, encode or decode": ["??code_short<*, float>"],
@@ -77,6 +78,8 @@ entry = re.compile(r"Compiling entry function '(?:void )?(.+?)\(.*?' for '(sm_\d
                    re.DOTALL)
 registers, spills, failures = {}, {}, []
 for name, architecture, frame, stores, loads, used in entry.findall(report):
+    if name.startswith("cub::"):  # what CUB's headers instantiate
+        continue
     name = name.replace("spar::kernel::", "").replace("detail::", "").replace("spar::", "")
     name = name.replace("unsigned int", "uint32").replace("unsigned long", "uint64").replace("long", "int64")
     registers.setdefault(name, {})[architecture] = int(used)
