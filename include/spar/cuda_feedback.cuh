@@ -73,12 +73,35 @@ class device_store {
     return values;
   }
   [[nodiscard]] std::uint64_t size() const noexcept { return length_; }
-  /// Replaces the residual by `values`. Waits for the work of the last call.
+  /// Replaces the residual by `values`, in its place if the length stays. Waits for the work of the last call.
   void replace(const std::vector<T>& values) {
     entries_.wait();
+    if (values.size() == length_) return copy(residual_.data(), values.data(), values.size(), cudaMemcpyHostToDevice);
     reserve(values.size(), [] {});
     copy(accumulated_.data(), values.data(), values.size(), cudaMemcpyHostToDevice);
     keep();
+  }
+
+  // For calls in the order of the user's stream, which change the residual where it is.
+
+  /// Makes the residual n zeros, and makes room for the accumulated values. Waits. The zeros are negative, so that the
+  /// first sums have the bits of the values, also of zeros.
+  void begin_with_zeros(std::uint64_t n) {
+    for (int arrays = 0; arrays < 2; ++arrays) {
+      reserve(n, [] {});
+      kernel::start_fill(accumulated_.data(), n, static_cast<T>(-0.0), entries_.order().get());
+      keep();
+    }
+    entries_.wait();
+  }
+  [[nodiscard]] T* residual_in_place() const noexcept { return residual_.data(); }
+  /// After a call that has kept another array: copies the residual back to where it was before the call. Work that is
+  /// put into `user` afterwards finds it there.
+  void return_residual(cudaStream_t user) {
+    start_copy(reinterpret_cast<std::byte*>(accumulated_.data()), reinterpret_cast<const std::byte*>(residual_.data()),
+               static_cast<std::size_t>(length_) * sizeof(T), cudaMemcpyDeviceToDevice, entries_.order().get());
+    residual_.swap(accumulated_);
+    entries_.order().precede(user);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
+#include <spar/cuda/kernel/padded.cuh>
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/search.cuh>
@@ -77,8 +78,13 @@ template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
   template void start_copy_entries<T, Index>(const entry_pieces<T, Index>&, Index*, T*, cudaStream_t);                 \
   template void start_scatter_assign<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*,               \
                                                cudaStream_t);                                                          \
-  template void start_write_entries<T, Index>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, std::uint64_t, \
-                                              T, cudaStream_t);                                                        \
+  template void start_write_entries<T, Index, std::uint64_t>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, \
+                                                             std::uint64_t, T, cudaStream_t);                          \
+  template void start_write_entries<T, Index, const std::uint64_t*>(                                                   \
+      const Index*, const T*, const std::uint64_t*, std::uint64_t, T*, std::uint64_t, T, cudaStream_t);                \
+  template void start_list_messages<T, Index>(std::byte*, std::uint64_t, padded_message<T, Index>,                     \
+                                              device_coo<T, Index>*, std::uint64_t, std::uint64_t*, std::uint64_t*,    \
+                                              cudaStream_t);                                                           \
   template void start_assign_unlisted<T, Index>(const Index*, const T*, std::uint64_t, const Index*, std::uint64_t,    \
                                                 T*, cudaStream_t);                                                     \
   template void start_scatter<T, Index, sum>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, sum,            \

@@ -27,6 +27,7 @@ struct operation {
   int peer;
   std::size_t damaged = sound; // the damaged byte of what this receive gets
   bool loses = false;          // whether this receive gets nothing
+  bool gathers = false;        // whether this is a part of an allgather
   bool matched = false;
   bool done = false;
 
@@ -132,6 +133,7 @@ bool match(group& g) {
     if (!o.matched && peer != nullptr && peer->next != nullptr) {
       for (operation& p : peer->next->operations) {
         if (p.matched || p.peer != g.comm->rank || p.sends == o.sends) continue;
+        if (p.gathers != o.gathers) die("an allgather meets a send or a receive");
         transfer(o, p);
         break;
       }
@@ -261,7 +263,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const auto lock = cuda_double::lock();
   if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) return error;
-  return end_call(comm, [comm] { return comm->finalizing = comm->groups.empty(); });
+  return end_call(comm, [comm] {
+    cuda_double::let_streams_go_on();
+    return comm->finalizing = comm->groups.empty();
+  });
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const auto lock = cuda_double::lock();
@@ -292,6 +297,28 @@ ncclResult_t ncclSend(const void* from, std::size_t bytes, ncclDataType_t, int p
 ncclResult_t ncclRecv(void* to, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
   return add({false, static_cast<char*>(to), bytes, peer}, comm, stream);
 }
+ncclResult_t ncclGroupEnd();
+/// Only in place.
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t bytes, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const auto lock = cuda_double::lock();
+  char* const all = static_cast<char*>(to);
+  const auto place = [&](int rank) { return all + static_cast<std::size_t>(rank) * bytes; };
+  if (type != ncclUint8 || from != place(comm->rank)) die("an allgather not in place, or of other types than bytes");
+  if (const ncclResult_t error = ncclGroupStart(); error != ncclSuccess) return error;
+  ncclResult_t added = ncclSuccess;
+  for (int peer = 0; peer < static_cast<int>(comm->all->ranks.size()); ++peer) {
+    if (peer == comm->rank) continue;
+    for (const bool sends : {true, false}) {
+      const ncclResult_t one = add(
+          {.sends = sends, .memory = place(sends ? comm->rank : peer), .bytes = bytes, .peer = peer, .gathers = true},
+          comm, stream);
+      if (one != ncclSuccess && one != ncclInProgress) added = one;
+    }
+  }
+  const ncclResult_t ended = ncclGroupEnd();
+  return added != ncclSuccess ? added : ended;
+}
 ncclResult_t ncclGroupEnd() {
   const auto lock = cuda_double::lock();
   if (--done_here.open_groups < 0) die("a group ends that has not begun");
@@ -302,7 +329,13 @@ ncclResult_t ncclGroupEnd() {
   ++done_here.groups;
   g->comm->groups.push_back(g);
   return end_call(g->comm, [g] {
-    cuda_double::put_when(g->stream, [g] { return match(*g); }, [g] { end(*g); });
+    std::erase(g->comm->groups, g);
+    cuda_double::put_each(g->stream, [g] { // each launch of a captured graph matches the operations anew
+      if (std::find(alive.begin(), alive.end(), g->comm) == alive.end()) die("a graph uses a freed communicator");
+      const auto run = std::make_shared<group>(*g);
+      g->comm->groups.push_back(run);
+      return cuda_double::step{[run] { end(*run); }, [run] { return match(*run); }};
+    });
     return true;
   });
 }

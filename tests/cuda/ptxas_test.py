@@ -30,7 +30,7 @@ ROWS = {
     "`finalize`:": ["finalize<float, average>"],
     "`find_any`:": ["find_any<*, float>"],
     "`fill`:": ["fill_rows<float>"],
-    "`write_entries`:": ["write_entries<float, uint32>"],
+    "`write_entries`:": ["write_entries<float, uint32, *"],
     "`copy_entries`:": ["copy_entries<float, uint32>"],
     "`assign_unlisted`:": ["assign_unlisted<float, uint32>"],
     "`scatter_assign`:": ["scatter_assign<float, uint32>"],
@@ -54,7 +54,8 @@ ROWS = {
     "zfp, 8 bits a value: encode": ["zfp_encode<float>"],
     "zfp, 8 bits a value: decode": ["zfp_decode<float>"],
 }
-SHORT = {"empty_cut", "find_windows", "put_back", "take_sample"}  # kernels that are small parts of those of a row
+# Kernels that are small parts of those of a row.
+SHORT = {"empty_cut", "find_windows", "list_messages", "put_back", "take_sample"}
 
 nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 if not Path(nvcc).exists():

@@ -15,12 +15,12 @@
 #include <string>
 #include <utility>
 
+struct CUgraph_st {
+  std::vector<std::function<cuda_double::step()>> steps; // each makes the work of one repetition
+};
+struct CUgraphExec_st : CUgraph_st {};
 struct CUstream_st {
-  struct step {
-    std::function<void()> work;
-    std::function<bool()> can_begin; // null if nothing must be true before the work begins
-    bool accesses = true;            // whether the work accesses device memory
-  };
+  using step = cuda_double::step;
   [[nodiscard]] bool can_go_on() const {
     return !steps.empty() && (steps.front().can_begin == nullptr || steps.front().can_begin());
   }
@@ -28,6 +28,7 @@ struct CUstream_st {
   int device = 0;
   std::deque<step> steps;
   bool stalled = false;
+  CUgraph_st* captured = nullptr; // gets the work while the stream is captured
 };
 struct CUevent_st {
   std::shared_ptr<bool> done = std::make_shared<bool>(true);
@@ -52,6 +53,8 @@ thread_local int own_device = 0, device_of_memory = -1;
 thread_local std::uint64_t calls_made = 0, call_that_fails = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local const char* failed = "";
+thread_local cuda_double::counts done_here;
+thread_local int captures = 0; // of this thread that have begun and not ended
 
 CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
 
@@ -78,7 +81,7 @@ class device_access {
   static inline int nested = 0;
   static inline bool is_open = false;
 };
-void step(CUstream_st& stream) {
+void do_step(CUstream_st& stream) {
   const device_access access;
   const auto next = std::move(stream.steps.front());
   stream.steps.pop_front();
@@ -92,14 +95,14 @@ void advance() {
   const bool needed = std::any_of(streams.begin(), streams.end(), // by a stream that waits for an event
                                   [](const CUstream_st* s) { return !s->steps.empty() && !s->can_go_on(); });
   for (CUstream_st* stream : streams) {
-    while ((needed || !stream->stalled) && stream->can_go_on() && random_progress() % 3 == 0) step(*stream);
+    while ((needed || !stream->stalled) && stream->can_go_on() && random_progress() % 3 == 0) do_step(*stream);
   }
 }
 /// Each stream whose next work can begin does it.
 void go_on() {
   const device_access of_all_steps;
   for (CUstream_st* stream : streams) {
-    if (stream->can_go_on()) step(*stream);
+    if (stream->can_go_on()) do_step(*stream);
   }
 }
 /// Counts a call; returns the error with which it must fail, or cudaSuccess.
@@ -108,6 +111,12 @@ cudaError_t begin_call(const char* by = __builtin_FUNCTION()) {
   if (++calls_made != call_that_fails) return cudaSuccess;
   failed = by;
   return last_error = cudaErrorUnknown;
+}
+/// The same for a call that waits for the device, or that CUDA refuses on a thread that captures a stream.
+cudaError_t begin_uncaptured(std::uint64_t& count, const char* by = __builtin_FUNCTION()) {
+  ++count;
+  if (captures > 0) return last_error = cudaErrorStreamCaptureUnsupported;
+  return begin_call(by);
 }
 bool is_within(const std::map<char*, std::size_t>& memory, const void* p, std::size_t bytes) {
   const char* const begin = static_cast<const char*>(p);
@@ -143,8 +152,20 @@ void stall(cudaStream_t stream) {
 }
 void put(cudaStream_t stream, std::function<void()> work) { put_when(stream, nullptr, std::move(work)); }
 void put_when(cudaStream_t stream, std::function<bool()> can_begin, std::function<void()> work) {
+  put_each(stream, [one = step{std::move(work), std::move(can_begin)}] { return one; });
+}
+void put_each(cudaStream_t stream, std::function<step()> make) {
   const std::lock_guard lock(all);
-  of(stream).steps.push_back({std::move(work), std::move(can_begin)});
+  ++done_here.steps;
+  if (of(stream).captured != nullptr)
+    of(stream).captured->steps.push_back(std::move(make));
+  else
+    of(stream).steps.push_back(make());
+}
+counts of_this_thread() { return done_here; }
+void let_streams_go_on() {
+  const std::lock_guard lock(all);
+  advance();
 }
 std::unique_lock<mutex> lock() { return std::unique_lock(all); }
 bool is_accessible(const void* p, std::size_t bytes) {
@@ -166,11 +187,11 @@ void finish(cudaStream_t stream) {
   const device_access of_all_steps;
   while (!of(stream).steps.empty()) {
     if (of(stream).can_go_on()) {
-      step(of(stream));
+      do_step(of(stream));
       continue;
     }
     for (CUstream_st* other : streams) { // the stream waits for an event in another stream
-      if (other->can_go_on()) step(*other);
+      if (other->can_go_on()) do_step(*other);
     }
   }
 }
@@ -248,18 +269,21 @@ cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   const std::lock_guard lock(all);
   if (before_allocation != nullptr) before_allocation();
-  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (const cudaError_t error = begin_uncaptured(done_here.allocations); error != cudaSuccess) return error;
   constexpr std::size_t page = 4096;
   bytes = (bytes + page - 1) / page * page;
   if (bytes > std::size_t{1} << 32) return last_error = cudaErrorMemoryAllocation;
-  *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (*p == MAP_FAILED) return cudaErrorMemoryAllocation;
+  std::memset(*p, 0xa5, bytes); // device memory is not initialised
+  if (mprotect(*p, bytes, PROT_NONE) != 0) std::abort();
   device_memory[static_cast<char*>(*p)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
   if (p == nullptr) return cudaSuccess;
   const std::lock_guard lock(all);
+  if (captures > 0) return last_error = cudaErrorStreamCaptureUnsupported;
   if (before_release != nullptr) before_release();
   for (CUstream_st* stream : streams) { // as cudaFree does
     if (stream->device == own_device || stream == &default_stream) cuda_double::finish(stream);
@@ -273,7 +297,7 @@ cudaError_t cudaFree(void* p) {
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
   const std::lock_guard lock(all);
   if (before_allocation != nullptr) before_allocation();
-  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (const cudaError_t error = begin_uncaptured(done_here.allocations); error != cudaSuccess) return error;
   *p = std::malloc(bytes);
   pinned_memory[static_cast<char*>(*p)] = bytes;
   return cudaSuccess;
@@ -300,7 +324,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   const std::lock_guard lock(all);
-  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (const cudaError_t error = begin_uncaptured(done_here.waits); error != cudaSuccess) return error;
   cuda_double::put(nullptr, [=] { std::memcpy(to, from, bytes); });
   cuda_double::finish(nullptr);
   return cudaSuccess;
@@ -329,7 +353,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(all);
-  const cudaError_t error = begin_call();
+  const cudaError_t error = begin_uncaptured(done_here.waits);
   cuda_double::finish(stream);
   return error;
 }
@@ -347,6 +371,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (of(stream).captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
   if (event->device != (stream == nullptr ? own_device : stream->device)) return cudaErrorInvalidResourceHandle;
   event->done = std::make_shared<bool>(false);
   event->polls = 0;
@@ -356,19 +381,60 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (of(stream).captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
   of(stream).steps.push_back({[] {}, [done = event->done] { return *done; }, false});
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(all);
-  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (const cudaError_t error = begin_uncaptured(done_here.waits); error != cudaSuccess) return error;
   if (!*event->done && !stopped && ++event->polls > 1000) go_on(); // no device lets a program poll for ever
   if (!*event->done) last_error = cudaErrorNotReady;
   return *event->done ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(all);
+  ++done_here.waits;
   while (!*event->done) go_on();
+  return cudaSuccess;
+}
+
+// Graphs: the work that the calls have put into a captured stream, in the order of the stream.
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  if (stream == nullptr || stream->captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
+  stream->captured = new CUgraph_st;
+  ++captures;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard lock(all);
+  if (stream == nullptr || stream->captured == nullptr) return last_error = cudaErrorIllegalState;
+  *graph = std::exchange(stream->captured, nullptr);
+  --captures;
+  return begin_call();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  *exec = new CUgraphExec_st{*graph};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
+  ++done_here.graphs;
+  for (const auto& make : exec->steps) of(stream).steps.push_back(make());
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
   return cudaSuccess;
 }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Controls of a test double of the CUDA runtime: streams are queues of steps, which other calls of the runtime advance
-// at random. The processor cannot access device memory, so that a program that reads device memory as if it were host
-// memory dies.
+// at random. A captured stream keeps its calls as a graph. The processor cannot access device memory, so that a program
+// that reads device memory as if it were host memory dies.
 #pragma once
 
 #include "support/global_allocations.hpp"
@@ -38,6 +38,24 @@ void stall(cudaStream_t stream);
 void put(cudaStream_t stream, std::function<void()> work);
 /// Puts work into a stream that begins once it is the next work of the stream and `can_begin()` is true.
 void put_when(cudaStream_t stream, std::function<bool()> can_begin, std::function<void()> work);
+/// Work of a device.
+struct step {
+  std::function<void()> work;
+  std::function<bool()> can_begin; // null if nothing must be true before the work begins
+  bool accesses = true;            // whether the work accesses device memory
+};
+/// Puts work into a stream that `make` makes: once or, if the stream is captured, for each launch of the graph.
+void put_each(cudaStream_t stream, std::function<step()> make);
+/// What this thread has asked of the device.
+struct counts {
+  std::uint64_t steps = 0;  // kernels, fills, copies and groups of NCCL put into streams, or captured
+  std::uint64_t graphs = 0; // launched
+  std::uint64_t waits = 0;  // waits for streams and events, questions whether an event has happened, blocking copies
+  std::uint64_t allocations = 0;
+};
+counts of_this_thread();
+/// Streams go on at random, as in any call of the runtime.
+void let_streams_go_on();
 /// Does all work of a stream without counting as a call.
 void finish(cudaStream_t stream);
 /// The lock of the doubles, under which streams advance, and which the device's work holds, too.

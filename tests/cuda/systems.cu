@@ -19,6 +19,7 @@
 #endif
 #ifdef SPAR_OVER_NCCL
 #include <spar/nccl.hpp>
+#include <spar/stream_ordered.cuh>
 #endif
 #if __has_include(<zfp.h>)
 #include <spar/cuda/values/zfp.cuh>
@@ -216,6 +217,37 @@ void compare_feedback(const char* system, const Composition& algorithm) {
            return steps_on_host(net, [&](auto x) { reduce(net, x); });
          }));
 }
+#ifdef SPAR_OVER_NCCL
+/// The same in the order of a CUDA stream; after the first step, the launches of a graph.
+template <class Composition>
+void compare_in_stream(const char* system, const Composition& algorithm) {
+  report(system, on_host_net([&](host_net& control) {
+           spar::nccl_stream order(control);
+           auto reduce = spar::with_stream_ordered_feedback<float>(order, n, algorithm);
+           cudaGraphExec_t exec = nullptr;
+           values all = steps_on_gpu(control, [&](spar::device_span<float> x) {
+             if (exec == nullptr) {
+               reduce(x); // loads the kernels
+               cudaGraph_t graph = nullptr;
+               check_cuda(cudaStreamBeginCapture(x.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+               reduce(x);
+               check_cuda(cudaStreamEndCapture(x.stream, &graph), "cudaStreamEndCapture");
+               check_cuda(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+               check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+             } else {
+               check_cuda(cudaGraphLaunch(exec, x.stream), "cudaGraphLaunch");
+             }
+             reduce.wait(x.stream);
+           });
+           check_cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+           return all;
+         }),
+         on_host_net([&](host_net& net) {
+           auto reduce = spar::with_error_feedback<float>(algorithm);
+           return steps_on_host(net, [&](auto x) { reduce(net, x); });
+         }));
+}
+#endif
 /// The same, with the entries on the host.
 template <class Composition>
 void compare_entries_on_host(const char* system, const Composition& algorithm) {
@@ -263,6 +295,9 @@ void compare_all() {
   compare_feedback("TopkA", spar::topka_allreduce{.select = largest});
   compare_feedback("gTopk", spar::gtopk_allreduce{.select = largest});
   compare_entries_on_host("Ok-Topk, on the host", ok_topk);
+#ifdef SPAR_OVER_NCCL
+  compare_in_stream("TopkA, in a stream", spar::topka_allreduce{.select = largest});
+#endif
   compare_dense("ring", spar::ring{});
   compare_dense("ring, QSGD", compose(spar::storage::qsgd<8>{}, spar::ring{}));
   compare_dense("ring, bfloat16", compose(spar::storage::as_bfloat16{}, spar::ring{}));

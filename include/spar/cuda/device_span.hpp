@@ -28,4 +28,14 @@ struct device_span {
       : data(first), size(count), stream(order) {}
 };
 
+/// Entries in device memory, whose number is there as well. Kernels that are put into the stream of the call that has
+/// made them may read them, before the next call.
+template <element T, index_type Index>
+struct ordered_entries {
+  const Index* indices = nullptr;       ///< ascending
+  const T* values = nullptr;            ///< the values at these indices
+  const std::uint64_t* count = nullptr; ///< the number of entries
+  std::uint64_t room = 0;               ///< the largest number of entries that a call can make
+};
+
 } // namespace spar::inline v0_1

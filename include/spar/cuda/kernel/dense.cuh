@@ -117,6 +117,10 @@ struct block_range {
   }
 };
 
+/// A number of entries that a kernel gets as it is, or finds in device memory.
+__device__ inline std::uint64_t entries_in(std::uint64_t count) { return count; }
+__device__ inline std::uint64_t entries_in(const std::uint64_t* count) { return *count; }
+
 /// A tile of `write_entries`, in shared memory.
 template <class T>
 struct written_tile {
@@ -128,16 +132,16 @@ struct written_tile {
 };
 
 /// Each block puts together the values of a tile in shared memory, so that each sector of the vector is written once.
-template <class T, class Index>
+template <class T, class Index, class Count>
 __global__ void __launch_bounds__(written_tile<T>::threads)
-    write_entries(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
-                  std::uint64_t n, T absent) {
+    write_entries(const Index* indices, const T* values, Count count, std::uint64_t begin, T* dense, std::uint64_t n,
+                  T absent) {
   using tile = written_tile<T>;
   auto& mine = spar::detail::block_memory<tile>();
   const std::uint64_t first = std::uint64_t{blockIdx.x} * tile::size;
   const auto size = static_cast<unsigned>(n - first < tile::size ? n - first : tile::size);
   for (unsigned at = threadIdx.x; at < size; at += tile::threads) mine.value[at] = absent;
-  mine.entries.find(indices, count, begin + first, begin + first + size); // has a barrier
+  mine.entries.find(indices, entries_in(count), begin + first, begin + first + size); // has a barrier
   for (std::uint64_t e = mine.entries.ends[0] + threadIdx.x; e < mine.entries.ends[1]; e += tile::threads)
     mine.value[static_cast<unsigned>(indices[e] - begin - first)] = values[e];
   __syncthreads();
@@ -268,13 +272,14 @@ void start_scatter_assign(const Index* indices, const T* values, std::uint64_t c
 }
 
 /// Starts a kernel that sets dense[indices[e] - begin] to values[e] for e < count, and all other of the n values at
-/// `dense` to `absent`. The indices must ascend strictly in [begin, begin + n). All pointers point to device memory.
-template <element T, index_type Index>
-void start_write_entries(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense,
+/// `dense` to `absent`. `count` is a number, or points to one in device memory. The indices must ascend strictly in
+/// [begin, begin + n). All pointers point to device memory.
+template <element T, index_type Index, class Count>
+void start_write_entries(const Index* indices, const T* values, Count count, std::uint64_t begin, T* dense,
                          std::uint64_t n, T absent, cudaStream_t stream) {
   using tile = detail::written_tile<T>;
   if (n == 0) return;
-  spar::detail::launch(detail::write_entries<T, Index>, spar::detail::tiles_of(n, tile::size), tile::threads,
+  spar::detail::launch(detail::write_entries<T, Index, Count>, spar::detail::tiles_of(n, tile::size), tile::threads,
                        sizeof(tile), stream, indices, values, count, begin, dense, n, absent);
 }
 

@@ -80,6 +80,16 @@ class nccl_communicator {
     check_nccl(ended, call_);
   }
 
+  // What all ranks put into streams of their own, in the same order.
+
+  /// Starts to put an allgather into `stream`: the `bytes` bytes at `all + r * bytes` of each rank r go to the same
+  /// place on all ranks. `rank` is this one.
+  void all_gather(std::byte* all, std::size_t bytes, rank_t rank, cudaStream_t stream) {
+    call_ = "ncclAllGather";
+    const std::byte* const mine = all + static_cast<std::size_t>(rank) * bytes;
+    check_nccl(ncclAllGather(mine, all, bytes, ncclUint8, comm_, stream), call_);
+  }
+
   /// Starts to finalize the communicator. Waits for the transfers of this rank, but for no other rank.
   void finalize() {
     call_ = "ncclCommFinalize";

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sparse gradients with error feedback over NCCL, in the order of CUDA streams: no call waits for the host (SparCML,
+// algorithm 1; Ok-Topk, algorithms 1 and 2). Compile with nvcc.
+#pragma once
+
+#include <spar/collective/basic/barrier.hpp>
+#include <spar/cuda/values/ordered.cuh>
+#include <spar/cuda/values/ordered_topka.cuh>
+#include <spar/cuda_feedback.cuh>
+#include <spar/nccl_stream.hpp>
+#include <spar/system/published.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace spar::inline v0_1 {
+
+namespace detail {
+
+/// The calls of a composition in the order of a stream; no type if there are none.
+template <class Composition, kernel::ranked T, index_type Index>
+struct ordered_calls {};
+template <kernel::ranked T, index_type Index>
+struct ordered_calls<topka_allreduce, T, Index> {
+  using type = ordered_topka<T, Index>;
+};
+
+/// A call by which the ranks agree on the options of a composition before they use them.
+template <class Composition>
+struct ordered_agreement : dissemination_barrier {
+  static constexpr std::string_view name = Composition::name;
+  const Composition* parts;
+
+  explicit ordered_agreement(const Composition& of) noexcept : parts(&of) {}
+  void options(auto&& f) const { parts->options(f); }
+};
+
+} // namespace detail
+
+/// What the calls of a `stream_ordered_feedback` send.
+struct padding_report {
+  std::uint64_t selected = 0;   ///< the entries that this rank has sent in the last call
+  std::uint64_t room = 0;       ///< those for which its message had room; what is not used travels as padding
+  std::uint64_t bytes_sent = 0; ///< the bytes that a rank sends in each call, whatever it has selected
+};
+
+/// Error feedback like `device_feedback`, whose calls are also put into CUDA streams without a wait of the host: the
+/// messages have the size that all ranks know before a call, a bound of what a rank may select, and say on the device
+/// how many entries they contain. The sums and residuals have the bits of `device_feedback`, whose calls, `save`,
+/// `load` and state this object has as well. A call puts the same work into a stream each time, allocates nothing, and
+/// may be captured: the graph of a stream repeats the call on the values that are then in the memory of the captured
+/// one.
+///
+/// `Composition` is `topka_allreduce`. `Net` is the wrapped communicator of an `nccl_stream`, which must outlive this
+/// object. One object for each rank, used by one thread at a time. All ranks must put the calls of all their objects
+/// into streams in the same order, those of one object into one stream or in an order that the program makes by events.
+/// Experimental: no GPU has run it.
+template <communicates Net, class Composition, kernel::ranked T = float, index_type Index = std::uint32_t,
+          class Op = sum>
+class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
+  using base = device_feedback<T, Composition, Index>;
+  static_assert(
+      requires { typename detail::ordered_calls<Composition, T, Index>::type; },
+      "a stream_ordered_feedback runs topka_allreduce; for other compositions, use device_feedback");
+  using calls_type = typename detail::ordered_calls<Composition, T, Index>::type;
+
+ public:
+  /// Prepares calls on n values of the composition `algorithm` with the operation `op`, and allocates their memory;
+  /// all ranks together. Throws `mismatch` with the options of two ranks if they differ, `invalid_argument` for an
+  /// invalid option, `cuda_error` if CUDA fails, and the other \ref call_errors.
+  stream_ordered_feedback(nccl_stream<Net>& net, std::uint64_t n, Composition algorithm, Op op = {})
+      : base(std::move(algorithm)), net_(&net), n_(valid_length(net, n, op)), op_(op),
+        calls_(detail::or_abort(net.control(), [&] { return calls_type(net.size(), n, this->algorithm_); })),
+        state_(detail::or_abort(net.control(), [] { return detail::ordered_state(); })) {
+    detail::or_abort(net.control(), [&] { this->store_.begin_with_zeros(n); });
+    const detail::ordered_agreement<Composition> agreement(this->algorithm_);
+    run_collective(net.control(), signature_of<T, Index, Op>(n, agreement, detail::options_of(op)), agreement);
+  }
+
+  /// Puts a call into the stream of `x`, which then contains the sum of all ranks' selected entries, with zeros
+  /// elsewhere; what this rank has not sent is in its residual. Returns without a wait. Throws what `wait` throws for
+  /// what earlier calls have reported so far, and `invalid_argument` before it puts anything into the stream if `x` has
+  /// another length than n, or is not on the device of the `nccl_stream`.
+  void operator()(device_span<T> x) {
+    net_->device().check_span(net_->control(), "spar::stream_ordered_feedback", x);
+    check_length(x.size);
+    refuse_reported();
+    net_->or_fail([&] { calls_(*net_, x, this->store_.residual_in_place(), state_.words(), op_); });
+  }
+  /// The same by the way of `device_feedback`: `by` is an `on_device` or a communicator. Waits for the device.
+  template <class By>
+  void operator()(By& by, device_span<T> x) {
+    check_length(x.size);
+    base::operator()(by, x, op_);
+    detail::or_abort(net_->control(), [&] { this->store_.return_residual(x.stream); });
+  }
+  /// Not here: a call in flight would change the residual between calls in the stream.
+  void start() = delete;
+
+  /// Waits for the work in `stream` (see `nccl_stream::wait`), then checks what the calls there have reported. Throws
+  /// `corrupt_message`, and aborts, if a message had more entries than room, or indices that do not ascend: then the
+  /// sums since the last `wait` are of no use. Call it before `save` and `load`, and as often as errors shall be found.
+  void wait(cudaStream_t stream) {
+    net_->wait(stream);
+    refuse_reported();
+  }
+  /// The sum of the last call as entries in device memory, beside the dense one.
+  [[nodiscard]] ordered_entries<T, Index> sum() const noexcept { return calls_.sum(); }
+  /// What the last call whose work has ended has sent.
+  [[nodiscard]] padding_report padding() const noexcept {
+    return {state_.read(state_.words().sent), calls_.room(), calls_.bytes_sent()};
+  }
+
+ private:
+  /// Returns n, or throws `invalid_argument` if it is too large or does not suit the options.
+  std::uint64_t valid_length(const nccl_stream<Net>& net, std::uint64_t n, const Op& op) const {
+    this->template validate<T>(n, net.size(), op);
+    return n;
+  }
+  void check_length(std::uint64_t n) const {
+    if (n != n_)
+      raise<invalid_argument>(
+          {"the vector has length ", n, ", but this spar::stream_ordered_feedback was made for ", n_, " values"});
+    base::check_length(n);
+  }
+  /// Throws, and aborts, if calls have reported that their sums are of no use.
+  void refuse_reported() {
+    const std::uint64_t too_many = state_.read(state_.words().too_many);
+    const std::uint64_t disordered = state_.read(state_.words().disordered);
+    if (too_many == 0 && disordered == 0) return;
+    net_->or_fail([&] {
+      if (too_many > 0)
+        raise<corrupt_message>({"a message of a call in a CUDA stream says that it has ", too_many,
+                                " entries, but it has room for ", calls_.room()});
+      raise<corrupt_message>(
+          {"the indices of a message of a call in a CUDA stream do not ascend, or are not below ", n_});
+    });
+  }
+
+  nccl_stream<Net>* net_;
+  std::uint64_t n_;
+  Op op_;
+  calls_type calls_;
+  detail::ordered_state state_;
+};
+
+/// Prepares calls on n values of T: `auto reduce = with_stream_ordered_feedback<double>(net, n, algorithm)`. Throws
+/// what the constructor of `stream_ordered_feedback` throws.
+template <kernel::ranked T, index_type Index = std::uint32_t, communicates Net, class Composition, class Op = sum>
+stream_ordered_feedback<Net, Composition, T, Index, Op>
+with_stream_ordered_feedback(nccl_stream<Net>& net, std::uint64_t n, Composition algorithm, Op op = {}) {
+  return {net, n, std::move(algorithm), op};
+}
+
+} // namespace spar::inline v0_1

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Error feedback in the order of CUDA streams against error feedback on the host: kernels run by fibres, and transfers
+// of a double of NCCL, in the streams of a double of the CUDA runtime, which captures them and launches the graphs.
+#include "over_nccl.hpp"
+
+#include "feedback_suite.hpp"
+#include "refusals.hpp"
+
+#include <spar/stream_ordered.cuh>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace feedback_test;
+using over_nccl::outcome, over_nccl::outcomes_on_devices;
+using spar::rank_t;
+
+class stream_ordered : public over_nccl::on_device_nccl {};
+
+/// A gradient of which some have fewer nonzeros than a rank may send.
+template <class T>
+std::vector<T> gradient_of(rank_t rank, int step, std::size_t n) {
+  auto x = gradient<T>(rank, step, n);
+  if (step % 5 == 1) std::fill(x.begin() + static_cast<std::ptrdiff_t>(n / 20), x.end(), T{});
+  return x;
+}
+
+/// A stream whose calls are captured as a graph.
+class graph {
+ public:
+  template <class Call>
+  graph(cudaStream_t stream, Call call) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    call();
+    cudaGraph_t captured = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
+    EXPECT_EQ(cudaGraphInstantiate(&exec_, captured, 0), cudaSuccess);
+    cudaGraphDestroy(captured);
+  }
+  graph(const graph&) = delete;
+  ~graph() { cudaGraphExecDestroy(exec_); }
+  void launch(cudaStream_t stream) const { EXPECT_EQ(cudaGraphLaunch(exec_, stream), cudaSuccess); }
+
+ private:
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+/// The sums of all steps and the residual on the host.
+template <class T, class Index, class Composition, class Op>
+std::vector<result> expected(rank_t ranks, std::size_t n, const Composition& parts, Op op, int steps) {
+  return on_ranks(ranks, [&](spar::threads& net) {
+    auto reduce = spar::with_error_feedback<T, Index>(parts);
+    result all;
+    for (int step = 0; step < steps; ++step) {
+      auto x = gradient_of<T>(net.rank(), step, n);
+      reduce(net, std::span(x), op);
+      all.push_back(bits(std::span<const T>(x)));
+    }
+    all.push_back(bits(reduce.residual()));
+    return all;
+  });
+}
+
+/// The same in a stream: the host makes the calls or, if `captures`, launches the graph of one.
+template <class T, class Index, class Composition, class Op>
+result in_a_stream(spar::threads& control, std::size_t n, const Composition& parts, Op op, int steps, bool captures) {
+  spar::nccl_stream order(control);
+  auto reduce = spar::with_stream_ordered_feedback<T, Index>(order, n, parts, op);
+  const stream work;
+  const device_array<T> x(std::vector<T>(n, -1));
+  const spar::device_span values(x.data(), n, work);
+  std::optional<graph> once;
+  if (captures) once.emplace(work, [&] { reduce(values); });
+  result all;
+  for (int step = 0; step < steps; ++step) {
+    x.write(work, gradient_of<T>(control.rank(), step, n));
+    if (captures)
+      once->launch(work);
+    else
+      reduce(values);
+    reduce.wait(work);
+    all.push_back(bits(std::span<const T>(x.read(work))));
+  }
+  all.push_back(bits(std::span<const T>(cuda_double::values_at(reduce.residual(), n, work))));
+  return all;
+}
+
+template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
+void compare_in_a_stream(rank_t ranks, std::size_t n, const Composition& parts, bool captures, Op op = {},
+                         int steps = 4) {
+  SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
+  std::vector<result> got(static_cast<std::size_t>(ranks));
+  const auto ended =
+      outcomes_on_devices(ranks, static_cast<std::uint64_t>(ranks) + n, [&](spar::threads& control, outcome&) {
+        got[static_cast<std::size_t>(control.rank())] = in_a_stream<T, Index>(control, n, parts, op, steps, captures);
+        return std::vector<float>();
+      });
+  for (const outcome& o : ended) EXPECT_EQ(o.error, "");
+  EXPECT_TRUE(got == (expected<T, Index>(ranks, n, parts, op, steps)));
+}
+
+spar::topka_allreduce topka(std::uint64_t k) { return {.select = {.k = k}}; }
+
+TEST_F(stream_ordered, topka_has_the_bits_of_the_host) {
+  for (const rank_t ranks : {1, 2, 3, 4, 5}) {
+    if (ranks % 2 == 0 && !spar_test::runs_all_cases()) continue;
+    compare_in_a_stream<float>(ranks, 120, topka(30), ranks % 2 == 1, spar::average{});
+    if (spar_test::runs_all_cases()) compare_in_a_stream<float>(ranks, 300, topka(40), false);
+  }
+  compare_in_a_stream<double, std::uint64_t>(3, 200, topka(150), true);
+  compare_in_a_stream<std::int32_t>(2, 100, topka(31), false);
+  compare_in_a_stream<float>(2, 1, topka(1), true);
+  compare_in_a_stream<float>(2, 50, topka(0), true);
+  compare_in_a_stream<float>(2, 0, spar::topka_allreduce{.select = {.density = 0.5}}, false);
+}
+
+/// Runs `program(control, order)` on ranks with an `nccl_stream` and a short deadline, and returns their errors.
+template <class Program>
+std::vector<outcome> with_order(rank_t ranks, std::uint64_t seed, Program program) {
+  return outcomes_on_devices(ranks, seed, [&](spar::threads& control, outcome&) {
+    control.set_deadline(2);
+    spar::nccl_stream order(control);
+    program(control, order);
+    return std::vector<float>();
+  });
+}
+void expect_no_errors(const std::vector<outcome>& ended) {
+  for (const outcome& o : ended) EXPECT_EQ(o.error, "");
+}
+
+/// What a call puts into the stream, and that it does not wait. TopkA: the residual is added; the top-k clears two
+/// memories, and has four kernels for the digits of a float and one that takes; then the allgather, the list of the
+/// messages, the merge with a clear and two kernels, and the sum.
+TEST_F(stream_ordered, a_call_neither_waits_nor_allocates) {
+  constexpr std::size_t n = 300, k = 20;
+  constexpr std::uint64_t message = 32 + 8 * k; // the cut, indices and values
+  for (const rank_t ranks : {1, 3}) {
+    const auto peers = static_cast<std::uint64_t>(ranks - 1);
+    expect_no_errors(with_order(ranks, 7, [&](spar::threads& control, auto& order) {
+      auto reduce = spar::with_stream_ordered_feedback<float>(order, n, topka(k));
+      const stream work;
+      const device_array<float> x(gradient<float>(control.rank(), 0, n));
+      const spar::device_span values(x.data(), n, work);
+      const auto before = cuda_double::of_this_thread();
+      const auto sent_before = nccl_double::of_this_thread();
+      for (int call = 0; call < 3; ++call) reduce(values);
+      auto after = cuda_double::of_this_thread();
+      const auto sent = nccl_double::of_this_thread();
+      EXPECT_EQ(after.waits, before.waits);
+      EXPECT_EQ(after.allocations, before.allocations);
+      EXPECT_EQ(after.steps - before.steps, 3 * (13 + (ranks > 1 ? 1 : 0)));
+      EXPECT_EQ(sent.groups - sent_before.groups, ranks > 1 ? 3 : 0);
+      EXPECT_EQ(sent.sends - sent_before.sends, 3 * peers);
+      EXPECT_EQ(sent.bytes_sent - sent_before.bytes_sent, 3 * peers * message);
+      reduce.wait(work);
+      EXPECT_EQ(reduce.padding().selected, k);
+      EXPECT_EQ(reduce.padding().room, k);
+      EXPECT_EQ(reduce.padding().bytes_sent, peers * message);
+
+      const graph step(work, [&] { reduce(values); });
+      const auto captured = cuda_double::of_this_thread();
+      for (int call = 0; call < 3; ++call) step.launch(work);
+      after = cuda_double::of_this_thread();
+      EXPECT_EQ(after.graphs - captured.graphs, 3);
+      EXPECT_EQ(after.steps, captured.steps);
+      EXPECT_EQ(after.waits, captured.waits);
+      reduce.wait(work);
+    }));
+  }
+}
+
+/// Entries of the sum, with its number on the device; a message that is not full reports how much of it is padding.
+TEST_F(stream_ordered, gives_the_sum_as_entries) {
+  expect_no_errors(with_order(2, 3, [&](spar::threads& control, auto& order) {
+    auto reduce = spar::with_stream_ordered_feedback<float>(order, 50, topka(5));
+    const stream work;
+    std::vector<float> mine(50);
+    mine[7] = 1, mine[static_cast<std::size_t>(10 + control.rank())] = 2;
+    const device_array<float> x(mine);
+    reduce(spar::device_span(x.data(), 50, work));
+    reduce.wait(work);
+    const auto sum = reduce.sum();
+    EXPECT_EQ(cuda_double::values_at(sum.count, 1, work), std::vector<std::uint64_t>{3});
+    EXPECT_EQ(cuda_double::values_at(sum.indices, 3, work), (std::vector<std::uint32_t>{7, 10, 11}));
+    EXPECT_EQ(cuda_double::values_at(sum.values, 3, work), (std::vector<float>{2, 2, 2}));
+    EXPECT_EQ(sum.room, 10);
+    EXPECT_EQ(reduce.padding().selected, 2);
+    EXPECT_EQ(reduce.padding().room, 5);
+  }));
+}
+
+/// Checked calls, calls in a stream, graphs and saved states of one object, in turn.
+TEST_F(stream_ordered, mixes_with_checked_calls) {
+  constexpr std::size_t n = 200;
+  constexpr int steps = 6;
+  std::vector<result> got(3);
+  expect_no_errors(outcomes_on_devices(3, 5, [&](spar::threads& control, outcome&) {
+    spar::on_device gpu(control);
+    spar::nccl_stream order(control);
+    auto reduce = spar::with_stream_ordered_feedback<float>(order, n, topka(20));
+    const stream work;
+    const device_array<float> x(std::vector<float>(n, -1));
+    const spar::device_span values(x.data(), n, work);
+    const graph once(work, [&] { reduce(values); });
+    result all;
+    for (int step = 0; step < steps; ++step) {
+      x.write(work, gradient_of<float>(control.rank(), step, n));
+      if (step % 3 == 0)
+        reduce(gpu, values);
+      else if (step == 4)
+        reduce(control, values);
+      else
+        once.launch(work);
+      reduce.wait(work);
+      if (step == 2) {
+        const auto saved = reduce.save();
+        reduce.set_residual(std::vector<float>(n, 7));
+        reduce.load(saved);
+      }
+      all.push_back(bits(std::span<const float>(x.read(work))));
+    }
+    all.push_back(bits(std::span<const float>(cuda_double::values_at(reduce.residual(), n, work))));
+    got[static_cast<std::size_t>(control.rank())] = all;
+    return std::vector<float>();
+  }));
+  EXPECT_TRUE(got == (expected<float, std::uint32_t>(3, n, topka(20), spar::sum{}, steps)));
+}
+
+TEST_F(stream_ordered, ranks_with_other_options_get_a_mismatch) {
+  const auto ended = with_order(2, 1, [&](spar::threads& control, auto& order) {
+    const auto k = static_cast<std::uint64_t>(5 + control.rank());
+    const auto reduce = spar::with_stream_ordered_feedback<float>(order, 50, topka(k));
+  });
+  for (const outcome& o : ended) {
+    EXPECT_NE(o.error.find("select.k=5"), std::string::npos) << o.error;
+    EXPECT_NE(o.error.find("select.k=6"), std::string::npos) << o.error;
+  }
+}
+
+TEST_F(stream_ordered, refuses_other_lengths_and_memory) {
+  expect_no_errors(with_order(1, 1, [&](spar::threads& control, auto& order) {
+    EXPECT_EQ(spar_test::refusal_of([&] { (void)spar::with_stream_ordered_feedback<float>(order, 50, topka(51)); }),
+              "the selector's k is 51; expected at most n = 50");
+    auto reduce = spar::with_stream_ordered_feedback<float>(order, 50, topka(5));
+    const stream work;
+    const device_array<float> x(std::vector<float>(50));
+    EXPECT_EQ(spar_test::refusal_of([&] { reduce(spar::device_span(x.data(), 49, work)); }),
+              "the vector has length 49, but this spar::stream_ordered_feedback was made for 50 values");
+    std::vector<float> on_host(50);
+    EXPECT_EQ(spar_test::refusal_of([&] { reduce(spar::device_span(on_host.data(), 50, work)); }),
+              "the 50 values of a spar::device_span are in host memory; expected device memory");
+    EXPECT_FALSE(control.dead());
+  }));
+}
+
+/// A message of rank 0 arrives with a flipped bit at rank 1: in its number of entries, or in its first index.
+TEST_F(stream_ordered, reports_damaged_messages) {
+  const auto errors = [&](std::size_t byte) {
+    return with_order(2, 9, [&](spar::threads& control, auto& order) {
+      auto reduce = spar::with_stream_ordered_feedback<float>(order, 50, topka(5));
+      const stream work;
+      const device_array<float> x(gradient<float>(control.rank(), 0, 50));
+      if (control.rank() == 1) nccl_double::damage(1, byte);
+      reduce(spar::device_span(x.data(), 50, work));
+      reduce.wait(work);
+      control.set_deadline(0.2);
+    });
+  };
+  const std::string count = errors(15)[1].error, index = errors(32 + 3)[1].error;
+  EXPECT_EQ(count, "a message of a call in a CUDA stream says that it has 9223372036854775813 entries, but it has room "
+                   "for 5");
+  EXPECT_EQ(index, "the indices of a message of a call in a CUDA stream do not ascend, or are not below 50");
+}
+
+/// A transfer that does not arrive, or a rank that makes no call: `wait` ends with the deadline.
+TEST_F(stream_ordered, ends_at_the_deadline) {
+  for (const bool lost : {true, false}) {
+    const auto ended = with_order(2, 2, [&](spar::threads& control, auto& order) {
+      auto reduce = spar::with_stream_ordered_feedback<float>(order, 50, topka(5));
+      control.set_deadline(control.rank() == 1 ? 0.3 : 20);
+      const stream work;
+      const device_array<float> x(gradient<float>(control.rank(), 0, 50));
+      if (lost && control.rank() == 1) nccl_double::lose(1);
+      if (lost || control.rank() == 1) reduce(spar::device_span(x.data(), 50, work));
+      if (lost || control.rank() == 1) reduce.wait(work);
+    });
+    EXPECT_EQ(ended[1].error, "rank 1 has waited for 0.3 s for the work in a CUDA stream");
+  }
+}
+
+/// Each call of NCCL fails once.
+TEST_F(stream_ordered, reports_failures_of_nccl) {
+  for (std::uint64_t call = 1; call <= 3; ++call) {
+    const auto ended = with_order(2, 4, [&](spar::threads& control, auto& order) {
+      auto reduce = spar::with_stream_ordered_feedback<float>(order, 50, topka(5));
+      const stream work;
+      const device_array<float> x(gradient<float>(control.rank(), 0, 50));
+      if (control.rank() == 1) nccl_double::fail_at(call);
+      reduce(spar::device_span(x.data(), 50, work));
+      reduce.wait(work);
+    });
+    EXPECT_NE(ended[1].error.find("failed: a planned error of NCCL"), std::string::npos) << ended[1].error;
+    EXPECT_NE(ended[0].error, "");
+  }
+}
+
+TEST_F(stream_ordered, replays_a_graph) {
+  compare_in_a_stream<float>(3, 90, topka(12), true, spar::sum{}, spar_test::is_full() ? 1000 : 8);
+}
+
+} // namespace
