@@ -23,13 +23,14 @@ class ErrorFeedback(_spar.ErrorFeedback):
     to the values of its next call.
 
     algorithm: a composition with a selector, such as "ok_topk:0.01". dtype: float32, float64, float16 or bfloat16; the
-    residual of bfloat16 has float32. One object makes one call at a time, always with as many values."""
+    residual of bfloat16 has float32. index_bits: 32, or 64 for more than 2^32 values. One object makes one call at a
+    time, always with as many values."""
 
-    def __init__(self, comm: Communicator, algorithm: object, dtype: Any = "float32"):
+    def __init__(self, comm: Communicator, algorithm: object, dtype: Any = "float32", index_bits: int = 32):
         name = _name_of(dtype)
         if name in ("int32", "int64"):
             raise InvalidArgumentError(f"dtype is {name}; error feedback takes float32, float64, float16 and bfloat16")
-        super().__init__(comm, algorithm, name)
+        super().__init__(comm, algorithm, name, index_bits)
         self._comm = comm
 
     def reduce_sparse(self, values: Any, op: str = "sum") -> Sparse:

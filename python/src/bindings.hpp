@@ -17,8 +17,8 @@ void bind_sparse(nb::module_& module, nb::class_<communicator>& type);
 void bind_feedback(nb::module_& module);
 void bind_partial(nb::module_& module);
 
-/// The code of the operation that `name` names. Throws ValueError.
-spar_op operation_of(const char* name);
+/// The code of the operation that `name`, a str, names. Throws TypeError or InvalidArgumentError.
+spar_op operation_of(nb::handle name);
 
 /// Throws InvalidArgumentError unless there is one bound more than ranks, or none at all.
 void check_bounds(const communicator& of, const std::optional<std::vector<std::int64_t>>& bounds);

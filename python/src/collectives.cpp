@@ -111,7 +111,7 @@ std::uintptr_t handle_of_joined() { refuse_processes(); }
 std::uintptr_t handle_from_store(nb::object, nb::object, int, int) { refuse_processes(); }
 #endif
 
-nb::object allreduce(communicator& self, nb::object values, const char* op, nb::handle algorithm, nb::object out) {
+nb::object allreduce(communicator& self, nb::object values, nb::handle op, nb::handle algorithm, nb::object out) {
   const algorithm_text text(algorithm);
   const spar_op by = operation_of(op);
   if (out.is_none() || out.is(values)) {
@@ -170,7 +170,7 @@ nb::object part_of(nb::handle values, std::int64_t begin, std::int64_t end) {
   return flat[nb::slice(nb::int_(begin), nb::int_(end), nb::none())];
 }
 
-nb::object reduce_scatter(communicator& self, nb::object values, const char* op,
+nb::object reduce_scatter(communicator& self, nb::object values, nb::handle op,
                           const std::optional<std::vector<std::int64_t>>& bounds) {
   const spar_op by = operation_of(op);
   const array to(values, "values", access::write);
@@ -229,15 +229,19 @@ void set_hosts(communicator& self, const std::vector<int>& hosts) {
 
 } // namespace
 
-spar_op operation_of(const char* name) {
-  const std::string_view text(name);
+spar_op operation_of(nb::handle name) {
+  static constexpr const char* expected = "expected 'sum', 'average', 'min', 'max' or 'prod'";
+  if (!nb::isinstance<nb::str>(name)) { // such as a ReduceOp of torch.distributed
+    PyErr_Format(PyExc_TypeError, "op is %R, of the type %s; %s", name.ptr(), Py_TYPE(name.ptr())->tp_name, expected);
+    throw nb::python_error();
+  }
+  const auto text = nb::cast<std::string>(name);
   if (text == "sum") return SPAR_SUM;
   if (text == "average") return SPAR_AVERAGE;
   if (text == "min") return SPAR_MIN;
   if (text == "max") return SPAR_MAX;
   if (text == "prod") return SPAR_PROD;
-  raise(SPAR_ERR_INVALID_ARGUMENT,
-        "op is '" + std::string(text) + "'; expected 'sum', 'average', 'min', 'max' or 'prod'");
+  raise(SPAR_ERR_INVALID_ARGUMENT, "op is '" + text + "'; " + expected);
 }
 
 void check_bounds(const communicator& of, const std::optional<std::vector<std::int64_t>>& bounds) {
@@ -291,7 +295,8 @@ get the numbers of rank 0. Raises InvalidArgumentError on all ranks if one of th
       .def(
           "barrier", [](communicator& self) { self.call(&spar_start_barrier); },
           "Waits until all ranks have called it.")
-      .def("allreduce", &allreduce, "values"_a.none(), "op"_a = "sum", "algorithm"_a = nb::none(), "out"_a = nb::none(),
+      .def("allreduce", &allreduce, "values"_a.none(), "op"_a.none() = "sum", "algorithm"_a = nb::none(),
+           "out"_a = nb::none(),
            nb::sig("def allreduce(self, values: ArrayT, op: str = 'sum', algorithm: object = None, "
                    "out: ArrayT | None = None) -> ArrayT"),
            R"(Reduces the values of all ranks, in place or to `out`, and returns that array.
@@ -308,7 +313,7 @@ MismatchError, PeerFailedError, TimeoutError or TransportError from the call.)")
       .def("broadcast", &broadcast, "values"_a.none(), "root"_a = 0,
            nb::sig("def broadcast(self, values: ArrayT, root: int = 0) -> ArrayT"),
            "Copies the values of the rank `root` to all ranks, in place. Returns values.")
-      .def("reduce_scatter", &reduce_scatter, "values"_a.none(), "op"_a = "sum", "bounds"_a = nb::none(),
+      .def("reduce_scatter", &reduce_scatter, "values"_a.none(), "op"_a.none() = "sum", "bounds"_a = nb::none(),
            nb::sig("def reduce_scatter(self, values: ArrayT, op: str = 'sum', "
                    "bounds: collections.abc.Sequence[int] | None = None) -> ArrayT"),
            R"(Reduces the values of all ranks in place, and returns this rank's block of them, a view of one dimension.

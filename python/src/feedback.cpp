@@ -8,6 +8,7 @@
 
 #include <spar/spar.h>
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 
@@ -19,19 +20,21 @@ namespace {
 
 class error_feedback {
  public:
-  error_feedback(communicator& comm, nb::handle algorithm, const char* dtype) : comm_(comm), type_(dtype) {
+  error_feedback(communicator& comm, nb::handle algorithm, const char* dtype, int index_bits)
+      : comm_(comm), type_(dtype), index_bits_(index_bits) {
     const algorithm_text text(algorithm);
-    comm.run([&](spar_comm on) { return spar_feedback_create(on, type_.code(), 32, text.c_str(), &feedback_); });
+    comm.run(
+        [&](spar_comm on) { return spar_feedback_create(on, type_.code(), index_bits, text.c_str(), &feedback_); });
   }
   error_feedback(const error_feedback&) = delete;
   ~error_feedback() {
     if (comm_.in_its_process()) static_cast<void>(spar_feedback_free(&feedback_));
   }
 
-  nb::object reduce(nb::object values, const char* op) {
+  nb::object reduce(nb::object values, nb::handle op) {
     const spar_op by = operation_of(op);
     const array to(values, "values", access::write);
-    type_.check(to);
+    check_values(to);
     call_values x(to);
     comm_.call([&](spar_comm comm, spar_request* request) {
       return spar_start_feedback_reduce(feedback_, comm, x.data(), x.size(), by, request);
@@ -40,10 +43,10 @@ class error_feedback {
     return values;
   }
 
-  nb::tuple reduce_sparse(nb::handle values, const char* op) {
+  nb::tuple reduce_sparse(nb::handle values, nb::handle op) {
     const spar_op by = operation_of(op);
     const array from(values, "values", access::read);
-    type_.check(from);
+    check_values(from);
     call_values x(from);
     owned_stream sum;
     comm_.call([&](spar_comm comm, spar_request* request) {
@@ -84,8 +87,17 @@ class error_feedback {
   }
 
  private:
+  void check_values(const array& given) const {
+    type_.check(given);
+    if (index_bits_ == 32 && given.size() > std::int64_t{1} << 32)
+      raise(SPAR_ERR_INVALID_ARGUMENT, "values has " + std::to_string(given.size()) +
+                                           " elements, but indices of 32 bits suffice for 2^32; make the ErrorFeedback "
+                                           "with index_bits=64");
+  }
+
   communicator& comm_;
   value_type type_;
+  int index_bits_;
   spar_feedback feedback_ = nullptr;
 };
 
@@ -93,14 +105,14 @@ class error_feedback {
 
 void bind_feedback(nb::module_& module) {
   nb::class_<error_feedback>(module, "ErrorFeedback", "An allreduce with error feedback.")
-      .def(nb::init<communicator&, nb::handle, const char*>(), "comm"_a, "algorithm"_a, "dtype"_a,
+      .def(nb::init<communicator&, nb::handle, const char*, int>(), "comm"_a, "algorithm"_a, "dtype"_a, "index_bits"_a,
            nb::keep_alive<1, 2>())
-      .def("reduce", &error_feedback::reduce, "values"_a.none(), "op"_a = "sum",
+      .def("reduce", &error_feedback::reduce, "values"_a.none(), "op"_a.none() = "sum",
            nb::sig("def reduce(self, values: ArrayT, op: str = 'sum') -> ArrayT"),
            "Replaces the values by the sum or the average of what the ranks have selected, with zeros where none "
            "has.\n\n"
            "values has as many elements in each call. What is not sent stays in the residual. Returns values.")
-      .def("_reduce_sparse", &error_feedback::reduce_sparse, "values"_a.none(), "op"_a,
+      .def("_reduce_sparse", &error_feedback::reduce_sparse, "values"_a.none(), "op"_a.none(),
            nb::sig("def _reduce_sparse(self, values: object, op: str) -> tuple[int, typing.Any, typing.Any]"))
       .def_prop_ro("residual", &error_feedback::residual,
                    "A copy of what this rank has not sent yet; empty before the first call.")

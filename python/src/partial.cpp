@@ -19,7 +19,7 @@ namespace {
 
 class partial {
  public:
-  partial(communicator& comm, std::int64_t n, const char* dtype, const char* participation, const char* op,
+  partial(communicator& comm, std::int64_t n, const char* dtype, const char* participation, nb::handle op,
           nb::handle algorithm, std::int64_t tau)
       : comm_(comm), type_(dtype) {
     const algorithm_text text(algorithm);
@@ -65,8 +65,9 @@ class partial {
 
 void bind_partial(nb::module_& module) {
   nb::class_<partial>(module, "Partial", "An allreduce that does not wait for late ranks.")
-      .def(nb::init<communicator&, std::int64_t, const char*, const char*, const char*, nb::handle, std::int64_t>(),
-           "comm"_a, "n"_a, "dtype"_a, "participation"_a, "op"_a, "algorithm"_a.none(), "tau"_a, nb::keep_alive<1, 2>())
+      .def(nb::init<communicator&, std::int64_t, const char*, const char*, nb::handle, nb::handle, std::int64_t>(),
+           "comm"_a, "n"_a, "dtype"_a, "participation"_a, "op"_a.none(), "algorithm"_a.none(), "tau"_a,
+           nb::keep_alive<1, 2>())
       .def("_reduce", &partial::reduce, "values"_a.none())
       .def("_drain", &partial::drain, "values"_a.none())
       .def("_free", &partial::free);

@@ -64,7 +64,7 @@ const void* converted(const From* from, std::int64_t count, std::int64_t n, std:
   }
 }
 
-nb::tuple allreduce_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values, const char* op,
+nb::tuple allreduce_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values, nb::handle op,
                            nb::handle algorithm) {
   const algorithm_text text(algorithm);
   const spar_op by = operation_of(op);
@@ -96,7 +96,7 @@ nb::list allgather_sparse(communicator& self, std::int64_t n, nb::handle indices
 }
 
 nb::tuple reduce_scatter_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values,
-                                const char* op, const std::optional<std::vector<std::int64_t>>& bounds) {
+                                nb::handle op, const std::optional<std::vector<std::int64_t>>& bounds) {
   const spar_op by = operation_of(op);
   const sparse_entries mine(n, indices, values);
   check_bounds(self, bounds);
@@ -108,7 +108,7 @@ nb::tuple reduce_scatter_sparse(communicator& self, std::int64_t n, nb::handle i
   return mine.copy_of(block.view());
 }
 
-nb::tuple coalesce(std::int64_t n, nb::handle indices, nb::handle values, const char* op) {
+nb::tuple coalesce(std::int64_t n, nb::handle indices, nb::handle values, nb::handle op) {
   const spar_op by = operation_of(op);
   const sparse_entries entries(n, indices, values);
   owned_stream sum;
@@ -166,18 +166,18 @@ nb::tuple sparse_entries::copy_of(const spar_vector& view, element index) {
 }
 
 void bind_sparse(nb::module_& module, nb::class_<communicator>& type) {
-  type.def("_allreduce_sparse", &allreduce_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a,
+  type.def("_allreduce_sparse", &allreduce_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a.none(),
            "algorithm"_a.none(),
            nb::sig("def _allreduce_sparse(self, n: int, indices: object, values: object, op: str, "
                    "algorithm: object) -> tuple[typing.Any, typing.Any]"))
       .def("_allgather_sparse", &allgather_sparse, "n"_a, "indices"_a.none(), "values"_a.none(),
            nb::sig("def _allgather_sparse(self, n: int, indices: object, values: object) -> "
                    "list[tuple[typing.Any, typing.Any]]"))
-      .def("_reduce_scatter_sparse", &reduce_scatter_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a,
-           "bounds"_a.none(),
+      .def("_reduce_scatter_sparse", &reduce_scatter_sparse, "n"_a, "indices"_a.none(), "values"_a.none(),
+           "op"_a.none(), "bounds"_a.none(),
            nb::sig("def _reduce_scatter_sparse(self, n: int, indices: object, values: object, op: str, "
                    "bounds: collections.abc.Sequence[int] | None) -> tuple[typing.Any, typing.Any]"));
-  module.def("coalesce", &coalesce, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a,
+  module.def("coalesce", &coalesce, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a.none(),
              nb::sig("def coalesce(n: int, indices: object, values: object, op: str) -> "
                      "tuple[typing.Any, typing.Any]"));
 }

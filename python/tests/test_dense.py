@@ -269,6 +269,8 @@ def test_bad_arguments():
     ]:
         with pytest.raises(spar.InvalidArgumentError, match=text):
             call()
+    with pytest.raises(TypeError, match="op is <ufunc 'add'>, of the type numpy.ufunc; expected 'sum', 'average'"):
+        comm.allreduce(values, np.add)
     with pytest.raises(TypeError, match="values has elements of the type float64, but out has elements of .* int32"):
         comm.allreduce(values, out=np.zeros(2, np.int32))
     assert (comm.allreduce(np.ones(2)) == 1).all()  # still works

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Error feedback, partial allreduces, and compositions."""
 
+import mmap
 import random
 import threading
 import time
@@ -37,6 +38,34 @@ def test_error_feedback_loses_nothing():
     assert np.count_nonzero(results[0][1]) > 0
     for total, _ in results:
         assert np.array_equal(total, results[0][0])
+
+
+def test_64_bit_indices():
+    def step(comm, bits):
+        reduce = spar.ErrorFeedback(comm, "ok_topk:0.5", index_bits=bits)
+        x = np.arange(8, dtype=np.float32)
+        reduce.reduce(x, "average")
+        return x.tolist(), reduce.residual.tolist(), comm.last_call.bytes_sent, reduce.save()
+
+    narrow, wide = (spar.run_threads(2, lambda comm: step(comm, bits)) for bits in (32, 64))
+    assert [of[:2] for of in wide] == [of[:2] for of in narrow]
+    assert wide[0][2] > narrow[0][2]
+    (comm,) = spar.Communicator.threads(1)
+    again = spar.ErrorFeedback(comm, "ok_topk:0.5")
+    again.take_over(wide[0][3])
+    assert again.residual.tolist() == wide[0][1]
+    with pytest.raises(spar.InvalidArgumentError, match="'index_bits' is 16; expected 32 or 64"):
+        spar.ErrorFeedback(comm, "topka:0.1", index_bits=16)
+
+
+def test_too_many_values_for_32_bits():
+    (comm,) = spar.Communicator.threads(1)
+    n = (1 << 32) + 1
+    NORESERVE = 0x4000  # mmap has a name for it since Python 3.13
+    memory = mmap.mmap(-1, 2 * n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)  # never touched
+    values = np.frombuffer(memory, np.float16)
+    with pytest.raises(spar.InvalidArgumentError, match=f"values has {n} elements, but .* with index_bits=64"):
+        spar.ErrorFeedback(comm, "topka:0.1", np.float16).reduce(values)
 
 
 def test_saved_state():

@@ -2,7 +2,9 @@
 """The hooks of spar.torch in DistributedDataParallel, on processes."""
 
 import os
+import re
 import signal
+import threading
 import time
 import unittest
 
@@ -280,11 +282,37 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(ended[2].kind, "PeerFailedError", ended[2].trace)
         self.assertRegex(ended[2].error, "rank 0 failed.*KeyboardInterrupt")
 
+    def test_an_interrupt_while_the_backward_pass_runs_on_another_thread(self):
+        ended = self.fail(be_interrupted_outside_of_python, interrupt=0)
+        self.assertEqual(ended[0].kind, "KeyboardInterrupt", ended[0].trace)
+        for rank in (1, 2):
+            self.assertEqual(ended[rank].kind, "PeerFailedError", ended[rank].trace)
+            self.assertRegex(ended[rank].error, "rank 0 failed.*KeyboardInterrupt")
+
     def test_ranks_with_other_buckets(self):
         ended = self.fail(disagree)
         kinds = {of.kind for of in ended}
         self.assertLessEqual(kinds, {"MismatchError", "PeerFailedError"}, [of.trace for of in ended])
-        self.assertTrue(any("dimension n" in of.error for of in ended), [of.error for of in ended])
+        both = r"disagree on the dimension n: rank \d has \d+, rank \d has \d+"
+        self.assertTrue(any(re.search(both, of.error) for of in ended), [of.error for of in ended])
+
+    def test_a_communicator_that_is_not_that_of_ddp(self):
+        for other, text in (
+            (in_another_order, r"has the ranks \[0, 1, 2\] of .*, but the communicator has \[2, 1, 0\]"),
+            (of_fewer_ranks, r"has the ranks \[0, 1, 2\] of .*, but the communicator has [12] ranks"),
+        ):
+            for of in self.fail(train_with, other):
+                self.assertIn(of.kind, ("MismatchError", "PeerFailedError"), of.trace)
+                self.assertRegex(of.error, text)
+
+    def test_a_group_of_ddp_that_is_not_the_default_one(self):
+        ranks.run(3, train_in_a_group)
+
+    def test_a_sparse_embedding_that_a_rank_does_not_use(self):
+        text = "RuntimeError: Expected sparse gradient to be defined"  # of DDP
+        ended = self.fail(leave_out_embedding)
+        self.assertIn(ended[1].error, f"{text}.")
+        self.assert_others_know(ended, 1, text)
 
 
 def train_until(comm, fail, in_forward=False):
@@ -339,11 +367,70 @@ def be_interrupted(comm, until=None):
         raise
 
 
+def be_interrupted_outside_of_python(comm):
+    """The main thread waits in C++, as it does where gradients are on a GPU, and notices the signal after the step."""
+    model = make()
+    state, hook = spar.torch.ok_topk(comm, 0.1)
+    model.register_comm_hook(state, hook)
+    for step in range(5):
+        if comm.rank == 0 and step == 2:
+            ranks.ready()
+        elif comm.rank == 1 and step == 2:
+            time.sleep(3)
+        loss = model(batch(comm.rank, step)).square().mean()
+        ended = torch.futures.Future()
+
+        def backward():
+            try:
+                loss.backward()
+                ended.set_result(None)
+            except Exception as error:
+                ended.set_exception(error)
+
+        threading.Thread(target=backward).start()
+        ended.wait()
+
+
 def disagree(comm):
     torch.manual_seed(0)
     model = DDP(Net(), bucket_cap_mb=0.001 if comm.rank else 1, find_unused_parameters=True)
     model.register_comm_hook(*spar.torch.ok_topk(comm, 0.1))
     train(model, comm.rank, 3)
+
+
+def train_with(comm, other):
+    model = make()
+    model.register_comm_hook(*spar.torch.ok_topk(other(comm), 0.1))
+    train(model, comm.rank, 2)
+
+
+def in_another_order(comm):
+    return comm.split(0, comm.size - comm.rank)
+
+
+def of_fewer_ranks(comm):
+    return comm.split(int(comm.rank == 2))
+
+
+def train_in_a_group(comm):
+    group = torch.distributed.new_group([0, 2])
+    part = comm.split(comm.rank % 2)
+    if comm.rank != 1:
+        model = make(process_group=group)
+        model.register_comm_hook(*spar.torch.ok_topk(part, 0.1, process_group=group))
+        train(model, comm.rank, 2)
+    part.close()
+
+
+def leave_out_embedding(comm):
+    model = make(True, find_unused_parameters=True)
+    model.register_comm_hook(*spar.torch.ok_topk(comm, 0.1))
+    layers = model.module.layers
+    for step in range(3):
+        if step == 1 and comm.rank == 1:
+            model.module.forward = lambda _: layers(torch.zeros(4, 10))
+        model.zero_grad()
+        model(batch(comm.rank, step, True)).square().mean().backward()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""spar.torch without DDP: reductions, residuals, optimizers and local steps, among threads."""
+"""Reductions of spar.torch and their residuals, without DDP, among threads."""
 
 import gc
 import threading
@@ -8,6 +8,7 @@ import unittest
 import weakref
 
 import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 import spar
 import spar.torch
@@ -113,6 +114,33 @@ class ReductionTest(unittest.TestCase):
                 state.load_state_dict(saved, model=of)
             with self.assertRaisesRegex(ValueError, "2 saved states of a job of 1 ranks"):
                 state.load_state_dict(saved, saved, model=of)
+
+        spar.run_threads(1, attempt)
+
+    def test_states_do_not_depend_on_wrappers_of_the_model(self):
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.module = torch.nn.Linear(3, 2)  # a name that DDP uses, too
+                self.layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+
+        def attempt(comm):
+            plain = Net()
+            weight = plain.layers[1].weight
+            state, _ = spar.torch.topk(comm, 0.5)
+            state.start(list(plain.parameters()), torch.arange(17.0))
+            state.end_step()
+            saved = state.state_dict(plain)
+            self.assertEqual(list(saved["residuals"]), [name for name, _ in plain.named_parameters()])
+            compiled = torch.compile(plain)
+            plain.layers[1] = torch.compile(checkpoint_wrapper(plain.layers[1]))
+            long = "_orig_mod.layers.1._orig_mod._checkpoint_wrapped_module.weight"
+            self.assertIn(long, dict(compiled.named_parameters()))
+            again = state.state_dict(compiled)["residuals"]
+            self.assertEqual(list(again), list(saved["residuals"]))
+            other, _ = spar.torch.topk(comm, 0.5)
+            other.load_state_dict(saved, model=compiled)
+            self.assertTrue(torch.equal(other._carried[weight], saved["residuals"]["layers.1.weight"]))
 
         spar.run_threads(1, attempt)
 
@@ -227,6 +255,43 @@ class ReductionTest(unittest.TestCase):
             expected = mean([gradient(rank, 0).to(values.dtype).double() for rank in range(2)])
             torch.testing.assert_close(values, expected.to(values.dtype))
 
+    def test_residuals_do_not_depend_on_the_scale_of_the_loss(self):
+        def train(comm, make, dtype):
+            of = model()
+            scale = 1.0
+            state = make(comm, lambda: scale)
+            sent = torch.zeros(1000, dtype=dtype)
+            for step, scale in enumerate((2.0**16, 2.0**17, 3.0, 1.0)):
+                values = scale * gradient(comm.rank, step).to(dtype)
+                state.start([of.a, of.b, of.c], values)
+                state.end_step()
+                sent += values / scale
+            return sent, all_of(state.state_dict(of)["residuals"])
+
+        given = mean([sum(gradient(rank, step) for step in range(4)) for rank in range(2)])
+        for make in (
+            lambda comm, scale: spar.torch.ok_topk(comm, 0.05, scale=scale)[0],
+            lambda comm, scale: spar.torch.topk(comm, 0.05, exclude=lambda p: p.numel() < 300, scale=scale)[0],
+            lambda comm, scale: spar.torch.eager(comm, "everyone", scale=scale)[0],
+        ):
+            for dtype in (torch.float32, torch.float64):
+                results = spar.run_threads(2, lambda comm: train(comm, make, dtype))
+                total = results[0][0] + mean([rest for _, rest in results])
+                torch.testing.assert_close(total, given.to(dtype), atol=1e-5, rtol=1e-5)
+
+    def test_a_scale_keeps_gradients_that_are_too_small_for_float16(self):
+        def train(comm):
+            weight = torch.nn.Parameter(torch.zeros(2))
+            state, _ = spar.torch.topk(comm, 0.5, scale=lambda: 2.0**16)
+            for _ in range(2):  # the second step sends what the first one has kept
+                values = torch.tensor([1e-3, 1e-4], dtype=torch.float16)
+                state.start([weight], values)
+                state.end_step()
+            return values
+
+        values = spar.run_threads(1, train)[0]
+        torch.testing.assert_close(values, torch.tensor([1e-3, 0], dtype=torch.float16))
+
     def test_codecs_need_no_residual(self):
         def train(comm):
             of = model()
@@ -249,6 +314,7 @@ class ReductionTest(unittest.TestCase):
             (lambda: spar.torch.topk(comm, decay=2), "decay is 2"),
             (lambda: spar.torch.topk(comm, warmup_steps=-1), "warmup_steps is -1"),
             (lambda: spar.torch.register_fsdp(model(), None), "fully_shard"),
+            (lambda: spar.torch.ok_topk(comm, scale=lambda: 0)[0].start([1], torch.ones(2), [2]), "scale is 0.0"),
         ):
             with self.assertRaisesRegex(ValueError, text):
                 call()
@@ -256,6 +322,8 @@ class ReductionTest(unittest.TestCase):
         for exclude, text in ((layer.bias, "Parameter"), (layer, "Linear"), ("bias", "str"), (["bias"], "'bias'")):
             with self.assertRaisesRegex(TypeError, f"exclude has {text}; expected parameters"):
                 spar.torch.topk(comm, exclude=exclude)
+        with self.assertRaisesRegex(TypeError, "scale is of the type GradScaler; expected a function"):
+            spar.torch.topk(comm, scale=torch.amp.GradScaler("cpu"))
         comm.close()
 
 
@@ -290,129 +358,6 @@ class SparseGradientTest(unittest.TestCase):
             self.assertEqual(empty.coalesce().values().numel(), 0)
             self.assertEqual(average.indices().tolist(), [[3], [2]])
             torch.testing.assert_close(average.values(), torch.full((1, 3), 0.5))
-
-
-class OptimizerTest(unittest.TestCase):
-    def test_steps_without_ddp(self):
-        def net(sparse):
-            torch.manual_seed(0)
-            return torch.nn.Sequential(torch.nn.EmbeddingBag(20, 4, sparse=sparse), torch.nn.Linear(4, 2))
-
-        def batch(rank, step):
-            return torch.randint(0, 20, (4, 3), generator=torch.Generator().manual_seed(10 * step + rank))
-
-        nets = [net(sparse=True) for _ in range(2)]  # before the threads, which share torch's generator
-
-        def train(comm):
-            unused = torch.nn.Parameter(torch.zeros(3))
-            optimizer = torch.optim.SGD([*nets[comm.rank].parameters(), unused], lr=0.1)
-            state, _ = spar.torch.ok_topk(comm, 1.0)
-            state.attach(optimizer)
-            for step in range(3):
-                optimizer.zero_grad()
-                nets[comm.rank](batch(comm.rank, step)).square().sum().backward()
-                optimizer.step()
-            self.assertEqual(state.step, 3)
-
-        spar.run_threads(2, train)
-        alone = net(sparse=False)
-        optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
-        for step in range(3):
-            optimizer.zero_grad()
-            (sum(alone(batch(rank, step)).square().sum() for rank in range(2)) / 2).backward()
-            optimizer.step()
-        for net_of_rank in nets:
-            for value, expected in zip(net_of_rank.parameters(), alone.parameters()):
-                torch.testing.assert_close(value, expected)
-
-
-    def test_a_closure_is_refused(self):
-        (comm,) = spar.Communicator.threads(1)
-        weight = torch.nn.Parameter(torch.ones(2))
-        optimizer = torch.optim.LBFGS([weight])
-        spar.torch.ok_topk(comm, 1.0)[0].attach(optimizer)
-        for call in (lambda: optimizer.step(lambda: 1.0), lambda: optimizer.step(closure=lambda: 1.0)):
-            with self.assertRaisesRegex(ValueError, "step has a closure"):
-                call()
-        comm.close()
-
-
-class LocalStepsTest(unittest.TestCase):
-    def train(self, comm, every, outer=None, density=1.0, resumed_before=None):
-        def make(weight):
-            state, _ = spar.torch.topk(comm, density)
-            optimizer = torch.optim.SGD([weight], lr=0.1)
-            return optimizer, spar.torch.LocalSteps(optimizer, state, every, outer and outer([weight]))
-
-        weight = torch.nn.Parameter(torch.zeros(64))
-        optimizer, local = make(weight)
-        seen = []
-        for step in range(6):
-            if step == resumed_before:
-                saved, of = local.state_dict(), torch.nn.Module()
-                of.weight = weight
-                residuals = local.state.state_dict(of)
-                of.weight = weight = torch.nn.Parameter(weight.detach().clone())
-                optimizer, local = make(weight)
-                local.load_state_dict(saved)
-                local.state.load_state_dict(residuals, model=of)
-            weight.grad = gradient(comm.rank, step, 64)
-            optimizer.step()
-            seen.append(weight.detach().clone())
-        local.average()
-        return seen
-
-    def test_averages_every_h_steps(self):
-        results = spar.run_threads(2, lambda comm: self.train(comm, every=3))
-        self.assertFalse(torch.equal(results[0][1], results[1][1]))
-        expected = torch.zeros(64)
-        for step in range(6):
-            expected -= 0.1 * mean([gradient(rank, step, 64) for rank in range(2)])
-            if step in (2, 5):
-                for seen in results:
-                    torch.testing.assert_close(seen[step], expected)
-
-    def test_a_checkpoint_between_two_averages(self):
-        straight = spar.run_threads(2, lambda comm: self.train(comm, 3, density=0.5))
-        for before in (3, 4):
-            resumed = spar.run_threads(2, lambda comm: self.train(comm, 3, density=0.5, resumed_before=before))
-            for one, other in zip(straight, resumed):
-                for expected, value in zip(one, other):
-                    self.assertTrue(torch.equal(value, expected))
-        local = spar.torch.LocalSteps(
-            torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=1), spar.torch.Reduction(None, "ring"), every=2
-        )
-        with self.assertRaisesRegex(ValueError, r"the shapes \[\(3,\)\]; those of the optimizer have \[\(2,\)\]"):
-            local.load_state_dict({"steps": 1, "last": [torch.zeros(3)]})
-
-    def test_outer_optimizer(self):
-        def outer(parameters):
-            return torch.optim.SGD(parameters, lr=0.5, momentum=0.9, nesterov=True)
-
-        results = spar.run_threads(2, lambda comm: self.train(comm, every=3, outer=outer))
-        weight = torch.nn.Parameter(torch.zeros(64))
-        reference = outer([weight])
-        for first in (0, 3):
-            weight.grad = 0.1 * mean([sum(gradient(rank, first + i, 64) for i in range(3)) for rank in range(2)])
-            reference.step()
-            for seen in results:
-                torch.testing.assert_close(seen[first + 2], weight.detach())
-
-    def test_two_bits_with_feedback_reach_the_minimum(self):
-        text = "select=exact_topk:0.25,store=coo+qsgd:2,by=dsar_split"
-
-        def train(comm):
-            target = gradient(7, 0, 64)
-            weight = torch.nn.Parameter(torch.zeros(64))
-            optimizer = torch.optim.SGD([weight], lr=0.05)
-            spar.torch.LocalSteps(optimizer, spar.torch.Reduction(comm, text, decay=0.95), every=2)
-            for _ in range(200):
-                weight.grad = weight.detach() - target - 0.3 + 0.6 * comm.rank  # the mean has its minimum at target
-                optimizer.step()
-            return float((weight.detach() - target).norm() / target.norm())
-
-        for distance in spar.run_threads(2, train):
-            self.assertLess(distance, 0.2)
 
 
 if __name__ == "__main__":

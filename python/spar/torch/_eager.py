@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 import spar
 
@@ -27,7 +28,8 @@ class Eager(Reduction):
         algorithm: the composition by which the gradients are summed, or a function of the step, as of
             :class:`Reduction`. What its selector leaves out is lost.
         tau (int): how many steps the others may be ahead of a rank, which keeps the averages of these steps.
-        warmup_steps, exclude, sparse_algorithm: as of :class:`Reduction`. These averages wait for all ranks.
+        warmup_steps, exclude, sparse_algorithm, scale, process_group: as of :class:`Reduction`. The averages of the
+            first three wait for all ranks.
 
     Attributes:
         presence (list): what each rank has contributed to the last step, a ``spar.Presence`` by rank; the least of all
@@ -44,9 +46,17 @@ class Eager(Reduction):
         warmup_steps: int = 0,
         exclude: Iterable[Any] | Callable[[Any], bool] = (),
         sparse_algorithm: object = None,
+        scale: Callable[[], float] | None = None,
+        process_group: dist.ProcessGroup | None = None,
     ):
         super().__init__(
-            comm, algorithm, warmup_steps=warmup_steps, exclude=exclude, sparse_algorithm=sparse_algorithm
+            comm,
+            algorithm,
+            warmup_steps=warmup_steps,
+            exclude=exclude,
+            sparse_algorithm=sparse_algorithm,
+            scale=scale,
+            process_group=process_group,
         )
         self.presence: list[spar.Presence] = []
         self._participation = participation

@@ -11,7 +11,7 @@ import torch.distributed as dist
 import spar
 
 from ._eager import Eager
-from ._reduction import _FSDP, Reduction, _ToldToPeers
+from ._reduction import _FSDP, Reduction, _ToldToPeers, _without_wrappers
 
 Density = float | Callable[[int], float]
 Hook = Callable[[Reduction, dist.GradBucket], torch.futures.Future[torch.Tensor]]
@@ -24,6 +24,7 @@ def average_hook(state: Reduction, bucket: dist.GradBucket) -> torch.futures.Fut
     its own type, and Ctrl-C is noticed. No overlap is lost: all gradients have been computed by then.
     """
     with state.told_to_peers():
+        state.check_ranks()
         future = state.start(bucket.parameters(), bucket.buffer())
     if bucket.is_last():
         state.end_step()
@@ -103,7 +104,7 @@ def register_fsdp(model: torch.nn.Module, state: Reduction) -> None:
     if not modules:
         raise ValueError("no module of the model is an FSDPModule; call fully_shard first")
     for name, module in modules:
-        module.set_all_reduce_hook(functools.partial(_average_shard, state, seen, _FSDP + name))
+        module.set_all_reduce_hook(functools.partial(_average_shard, state, seen, _FSDP + _without_wrappers(name)))
 
 
 class ReduceScatter:
@@ -133,8 +134,11 @@ class ReduceScatter:
         ``output_tensor``. Waits. ``op`` is ``ReduceOp.SUM`` or ``ReduceOp.AVG``."""
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             raise ValueError(f"the operation is {op}; expected ReduceOp.SUM or ReduceOp.AVG")
-        if group.size() != self._comm.size:
-            raise ValueError(f"the mesh has {group.size()} ranks, but the communicator has {self._comm.size}")
+        if (group.rank(), group.size()) != (self._comm.rank, self._comm.size):
+            raise ValueError(
+                f"this rank is {group.rank()} of the {group.size()} ranks of the mesh, but {self._comm.rank} of the "
+                f"{self._comm.size} of the communicator"
+            )
         host = input_tensor.view(-1).to(
             device="cpu", dtype=torch.float32 if input_tensor.dtype is torch.bfloat16 else input_tensor.dtype
         )

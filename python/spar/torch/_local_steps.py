@@ -14,7 +14,8 @@ class LocalSteps:
 
     All ranks start with equal parameters, and make equally many steps. The change, from the parameters after the last
     average to those of now, is averaged by ``state`` with its residuals, decay and exclusions, and all ranks continue
-    from the same parameters.
+    from the same parameters. Parameters that ``optimizer.add_param_group`` adds later, equal on all ranks, take part
+    from then on; add them to ``outer``, too.
 
     Args:
         optimizer (torch.optim.Optimizer): the optimizer of the local steps.
@@ -47,33 +48,36 @@ class LocalSteps:
         self._every = every
         self._outer = outer
         self._steps = 0  # since the last average
-        self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-        self._last = [p.detach().clone() for p in self._parameters]
+        self._optimizer = optimizer
+        self._last = {}  # by parameter: its value after the last average
+        self._add_parameters()
+        optimizer.register_step_pre_hook(lambda *_: self._add_parameters())  # those of add_param_group
         optimizer.register_step_post_hook(lambda *_: self._after_step())
 
     @torch.no_grad()
     def average(self) -> None:
         """Averages now what the ranks have changed since the last average, as at the end of a training. All ranks call
         it."""
-        change = [last - p for last, p in zip(self._last, self._parameters)]  # in the direction of a gradient
+        parameters = self._parameters()
+        change = [self._last[p] - p for p in parameters]  # in the direction of a gradient
         with self.state.told_to_peers():
-            self.state.average(self._parameters, change)
+            self.state.average(parameters, change)
         self.state.step += 1
         self._steps = 0
-        for p, last in zip(self._parameters, self._last):
-            p.copy_(last)
+        for p in parameters:
+            p.copy_(self._last[p])
         if self._outer is None:
-            for p, by in zip(self._parameters, change):
+            for p, by in zip(parameters, change):
                 p.sub_(by)
         else:
-            gradients = [p.grad for p in self._parameters]
-            for p, by in zip(self._parameters, change):
+            gradients = [p.grad for p in parameters]
+            for p, by in zip(parameters, change):
                 p.grad = by
             self._outer.step()
-            for p, gradient in zip(self._parameters, gradients):
+            for p, gradient in zip(parameters, gradients):
                 p.grad = gradient
-        for last, p in zip(self._last, self._parameters):
-            last.copy_(p)
+        for p in parameters:
+            self._last[p].copy_(p)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the number of steps since the last average, and the parameters after that average.
@@ -81,19 +85,40 @@ class LocalSteps:
         A rank saves it beside its own parameters, optimizers and ``state.state_dict(model)``. Right after an average,
         the state of any rank suits a job with another number of ranks.
         """
-        return {"steps": self._steps, "last": [last.clone() for last in self._last]}
+        return {"steps": self._steps, "last": [self._last[p].clone() for p in self._parameters()]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restores what :meth:`state_dict` has returned. The parameters, which a rank loads by itself, stay as they
         are."""
-        shapes, expected = ([tuple(of.shape) for of in tensors] for tensors in (saved["last"], self._last))
+        self._add_parameters()
+        parameters = self._parameters()
+        shapes, expected = ([tuple(of.shape) for of in tensors] for tensors in (saved["last"], parameters))
         if shapes != expected:
             raise ValueError(f"the saved parameters have the shapes {shapes}; those of the optimizer have {expected}")
         self._steps = saved["steps"]
-        for last, before in zip(self._last, saved["last"]):
-            last.copy_(before)
+        for p, before in zip(parameters, saved["last"]):
+            self._last[p].copy_(before)
+
+    def _parameters(self):
+        return [p for p in _parameters_of(self._optimizer) if p in self._last]
+
+    def _add_parameters(self):
+        trained = [p for p in _parameters_of(self._optimizer) if p.requires_grad]
+        new = {p: p.detach().clone() for p in trained if p not in self._last}
+        if new and self._outer is not None:
+            lacking = len(new.keys() - set(_parameters_of(self._outer)))
+            if lacking:
+                raise ValueError(
+                    f"outer lacks {lacking} parameters of the optimizer, which would never change; add them by "
+                    "outer.add_param_group"
+                )
+        self._last.update(new)
 
     def _after_step(self):
         self._steps += 1
         if self._steps >= self._every:
             self.average()
+
+
+def _parameters_of(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]

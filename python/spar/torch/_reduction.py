@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import spar
@@ -33,6 +34,11 @@ class Reduction:
         sparse_algorithm: the composition for gradients of the layout ``torch.sparse_coo``, which are averaged without
             residuals, as by ``Communicator.allreduce_sparse``. Gradients of embeddings are rows, so the composition is
             one for dense values, such as ``"ring+bf16"``.
+        scale: a function that returns the factor of the loss, such as the ``get_scale`` of a ``torch.amp.GradScaler``.
+            Gradients are divided by it before the reduction and multiplied by it afterwards, so residuals do not depend
+            on it.
+        process_group: the process group of ``DistributedDataParallel``, by default the default group. The first step of
+            :func:`average_hook` raises ``spar.MismatchError`` unless ``comm`` has the same ranks in the same order.
 
     Attributes:
         step (int): the number of steps that have ended.
@@ -48,11 +54,16 @@ class Reduction:
         exclude: Iterable[Any] | Callable[[Any], bool] = (),
         decay: float = 1.0,
         sparse_algorithm: object = None,
+        scale: Callable[[], float] | None = None,
+        process_group: dist.ProcessGroup | None = None,
     ):
         if not 0 <= decay <= 1:
             raise ValueError(f"decay is {decay}; expected a number from 0 to 1")
         if warmup_steps < 0:
             raise ValueError(f"warmup_steps is {warmup_steps}; expected at least 0")
+        if scale is not None and not callable(scale):
+            kind = type(scale).__name__
+            raise TypeError(f"scale is of the type {kind}; expected a function, such as scaler.get_scale")
         self.comm = comm
         self.step = 0
         self._algorithm = algorithm if callable(algorithm) else lambda step: algorithm
@@ -61,6 +72,10 @@ class Reduction:
         self._excludes = _is_excluded(exclude)
         self._decay = decay
         self._sparse_algorithm = sparse_algorithm
+        self._scale = scale
+        self._process_group = process_group
+        self._ranks_are_checked = False
+        self._is_sparse = {}  # by parameter: the layout of its gradients, on which all ranks agree
         self._feedback = {}  # by composition and keys: an ErrorFeedback and the sizes
         self._bucket_of = {}  # by key: the bucket in _feedback that has the key's residual
         self._carried = {}  # by key: a residual that the next reduction of the key adds
@@ -83,7 +98,7 @@ class Reduction:
             torch.futures.Future: has the average as its value: ``values`` itself or, for ``torch.sparse_coo``, another
             tensor. A thread of the communicator completes it.
         """
-        future = torch.futures.Future(devices=[values.device] if values.is_cuda else None)
+        future = torch.futures.Future(devices=None if values.device.type == "cpu" else [values.device])
         if values.layout is torch.sparse_coo:
             pendings, result = self._start_sparse(values)
         else:
@@ -121,6 +136,27 @@ class Reduction:
         """Returns a context whose exceptions abort the communicator, so that no other rank waits for this one."""
         return _ToldToPeers(self.comm)
 
+    def check_ranks(self) -> None:
+        """Raises ``spar.MismatchError`` unless ``comm`` has the ranks of the process group in the same order. The first
+        call is a call of all ranks; later ones do nothing."""
+        if self._ranks_are_checked:
+            return
+        expected = dist.get_process_group_ranks(self._process_group)
+        difference = f"the process group of DistributedDataParallel has the ranks {expected} of torch.distributed"
+        if self.comm.size != len(expected):  # perhaps some of the ranks of comm do not train
+            difference += f", but the communicator has {self.comm.size} ranks"
+        else:
+            ranks = numpy.full(self.comm.size, dist.get_rank())
+            self.comm.allgather(ranks)
+            if ranks.tolist() == expected:
+                self._ranks_are_checked = True
+                return
+            difference += f", but the communicator has {ranks.tolist()}"
+        raise spar.MismatchError(
+            f"{difference}; pass the communicator spar.Communicator.from_torch(group), and process_group=group if that "
+            "is not the default group"
+        )
+
     def attach(self, optimizer: torch.optim.Optimizer) -> Any:
         """Averages the gradients of ``optimizer`` over the ranks at the beginning of each of its steps: a training
         without DDP. Parameters without a gradient count as zeros. Start with equal parameters on all ranks. A step with
@@ -152,18 +188,35 @@ class Reduction:
             if options.get("closure", arguments[1] if len(arguments) > 1 else None) is not None:
                 raise ValueError("step has a closure, whose gradients would not be averaged; call step without one")
             parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-            for p in parameters:
-                if p.grad is None:
-                    p.grad = torch.zeros_like(p)
-            dense = [p for p in parameters if p.grad.layout is not torch.sparse_coo]
-            sparse = [(p, self.start([p], p.grad)) for p in parameters if p.grad.layout is torch.sparse_coo]
+            self._agree_on_layouts(parameters)
+            sparse = [p for p in parameters if self._is_sparse.get(p)]
+            dense = [p for p in parameters if not self._is_sparse.get(p)]
+            started = [(p, self.start([p], _as_sparse(p))) for p in sparse]
+            for p in dense:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad.to_dense()
             self.average(dense, [p.grad for p in dense])
-            for p, future in sparse:
+            for p, future in started:
                 p.grad = future.value()
             self.step += 1
 
+    def _agree_on_layouts(self, parameters):
+        """A rank may have no gradient of a parameter for which another rank has a sparse one."""
+        unknown = [p for p in parameters if p not in self._is_sparse]
+        if unknown:
+            NONE, SPARSE, DENSE = 0, 1, 2
+            layouts = [NONE if p.grad is None else SPARSE if p.grad.is_sparse else DENSE for p in unknown]
+            agreed = self.comm.allreduce(numpy.array(layouts, numpy.int32), "max")
+            self._is_sparse.update((p, of == SPARSE) for p, of in zip(unknown, agreed) if of != NONE)
+
     def _start_dense(self, keys, values, sizes):
-        host = values.to(device="cpu", dtype=torch.float32 if values.dtype is torch.bfloat16 else values.dtype)
+        scale = 1.0 if self._scale is None else float(self._scale())
+        if not scale > 0:
+            raise ValueError(f"scale is {scale}; expected a number above 0")
+        # Without its scale, a gradient may be too small for float16.
+        widen = values.dtype is torch.bfloat16 or (values.dtype is torch.float16 and self._scale is not None)
+        host = values.to(device="cpu", dtype=torch.float32 if widen else values.dtype)
+        if scale != 1:
+            host.div_(scale)
         parts = host.split(sizes)
         lossless = [self._is_lossless(key) for key in keys]
         pieces, pendings = [], []
@@ -178,6 +231,8 @@ class Reduction:
                 if piece is not host:
                     for i, part in zip(own, piece.split([sizes[i] for i in own])):
                         parts[i].copy_(part)
+            if scale != 1:
+                host.mul_(scale)
             if host is not values:
                 values.copy_(host)
             for key in keys:
@@ -219,7 +274,7 @@ class Reduction:
         return self._feedback[bucket][0]
 
     def _make_feedback(self, algorithm, n, dtype):
-        return spar.ErrorFeedback(self.comm, algorithm, dtype)
+        return spar.ErrorFeedback(self.comm, algorithm, dtype, index_bits=32 if n <= 1 << 32 else 64)
 
     def _start_reduce(self, feedback, values):
         return self.comm._start(self._reduce, feedback, values)
@@ -327,6 +382,13 @@ def _limit_to_one_infinity(values):
             values.zero_()[wrong[0]] = torch.inf
 
 
+def _as_sparse(p):
+    """The gradient of a parameter, whose rows are sparse, in the layout torch.sparse_coo."""
+    if p.grad is None:
+        return torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), p.new_zeros(0, *p.shape[1:]), p.shape)
+    return p.grad if p.grad.is_sparse else p.grad.to_sparse(1)
+
+
 class _ToldToPeers:
     def __init__(self, comm):
         self._comm = comm
@@ -341,9 +403,16 @@ class _ToldToPeers:
 
 
 def _names(model):
-    if isinstance(model, DistributedDataParallel):
-        model = model.module
-    return {parameter: name for name, parameter in model.named_parameters()}
+    """The names of the parameters, without the parts of names by which DDP, torch.compile and wrappers for activation
+    checkpoints differ."""
+    while isinstance(model, DistributedDataParallel) or hasattr(model, "_orig_mod"):
+        model = model.module if isinstance(model, DistributedDataParallel) else model._orig_mod
+    return {parameter: _without_wrappers(name) for name, parameter in model.named_parameters()}
+
+
+def _without_wrappers(name):
+    parts = name.split(".")
+    return ".".join(part for part in parts if part not in ("_orig_mod", "_checkpoint_wrapped_module"))
 
 
 def _buckets(tensors):
