@@ -24,7 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SOURCES = ["parts", "fused", "threads", "training", "decorated", "rendezvous", "mpi"]
+SOURCES = ["parts", "any", "fused", "threads", "training", "decorated", "rendezvous", "mpi"]
 # Functions that no object file has.
 ALLOWED = {
     "accepts": "the compiler calls it",
@@ -63,14 +63,18 @@ def compile_sources(arguments):
 
 
 def without(text, opening, closing):
-    """The text without everything between brackets."""
-    out, depth = [], 0
+    """The text without everything between brackets. A sign between other brackets, as in `f<((1)>(0))>`, is none."""
+    out, inside = [], []
     for character in text:
-        if character == opening:
-            depth += 1
-        elif character == closing and depth > 0:
-            depth -= 1
-        elif depth == 0:
+        kept = opening not in inside
+        if character in "(<":
+            inside.append(character)
+        elif character == ")" and "(" in inside:
+            while inside.pop() != "(":
+                pass
+        elif character == ">" and inside[-1:] == ["<"]:
+            inside.pop()
+        if kept and character not in (opening, closing):
             out.append(character)
     return "".join(out)
 

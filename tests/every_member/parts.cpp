@@ -10,6 +10,7 @@
 #include <spar/selector/named_selector.hpp>
 #include <spar/selector/selector.hpp>
 #include <spar/spar.hpp>
+#include <spar/storage/coalesce.hpp>
 #include <spar/storage/gathered.hpp>
 #include <spar/storage/keep_largest.hpp>
 #include <spar/storage/merge.hpp>
@@ -111,6 +112,7 @@ template <class T, class Codec>
 std::size_t pack(const Codec& codec, std::span<T> values, std::vector<std::byte>& bytes) {
   bytes.resize(codec.template encoded_bytes<T>(values.size()));
   const std::size_t size = codec.encode(std::span<const T>(values), std::span(bytes), spar::block_position{});
+  codec.options([](std::string_view, auto) {});
   const std::span<const std::byte> packed = std::span(bytes).first(size);
   codec.decode(packed, values);
   codec.decode_and_add(packed, values);
@@ -212,6 +214,18 @@ std::uint64_t select_by_each(std::span<T> x, spar::pool& memory) {
 }
 template std::uint64_t select_by_each(std::span<float>, spar::pool&);
 template std::uint64_t select_by_each(std::span<double>, spar::pool&);
+
+std::uint64_t select_by_name(std::span<float> x, spar::pool& memory) {
+  const spar::selector::named_selector by("exact_topk:3");
+  by.options([](std::string_view, auto) {});
+  spar::state_of<spar::selector::named_selector> state{};
+  spar::scheduler scheduler(memory);
+  const spar::host_work work(scheduler);
+  auto selected = spar::select<index>(by, x, memory, state);
+  work.keep_from(selected, 1, 0).get();
+  work.fill(x, 0.0F);
+  return spar::coalesce(memory, 1000, selected.indices(), selected.values()).count();
+}
 
 template <class T>
 void streams(spar::pool& memory, std::vector<T>& x, std::vector<index>& indices) {
