@@ -17,15 +17,24 @@ T = TypeVar("T")
 
 
 class Statistics(NamedTuple):
-    """What one call has sent and received on this rank."""
+    """What one call has sent and received on this rank.
+
+    Attributes:
+        messages_sent: the number of messages.
+        messages_received: the number of messages.
+        bytes_sent: the bytes of payloads.
+        bytes_received: the bytes of payloads.
+        plain_bytes_sent: how many bytes would have been sent without encoding.
+        codec_seconds: the part of `seconds` that was spent encoding and decoding.
+        seconds: the time from the start of the call to its end."""
 
     messages_sent: int
     messages_received: int
-    bytes_sent: int  # of payloads
+    bytes_sent: int
     bytes_received: int
-    plain_bytes_sent: int  # what would be sent without encoding
-    codec_seconds: float  # the part of `seconds` spent encoding and decoding
-    seconds: float  # from the start of the call to its end
+    plain_bytes_sent: int
+    codec_seconds: float
+    seconds: float
 
 
 class Communicator(_spar.Communicator):
@@ -33,7 +42,11 @@ class Communicator(_spar.Communicator):
 
     All ranks make the same calls in the same order. A blocking call runs on the caller's thread, without Python's
     lock. A call whose name begins with `start_` takes the same arguments, returns a Pending at once, and runs on a
-    thread of the communicator; a blocking call waits until the calls that were started before have ended."""
+    thread of the communicator; a blocking call waits until the calls that were started before have ended.
+
+    A call raises TypeError or ValueError for an array that does not fit, InvalidArgumentError for another argument,
+    before anything is sent, and MismatchError, PeerFailedError, TimeoutError or TransportError while it runs. The
+    arguments `op` and `algorithm` are those of allreduce."""
 
     @classmethod
     def from_env(cls) -> Self:
@@ -53,20 +66,21 @@ class Communicator(_spar.Communicator):
 
     @classmethod
     def from_torch(cls, group_or_store: Any = None, rank: int | None = None, size: int | None = None) -> Self:
-        """The communicator of the processes of a group of torch.distributed, over UCX; None is the default group. A
-        store of torch takes the place of a group with `rank` and `size`; no other communicator may use the same store:
-        give each a torch.distributed.PrefixStore. A collective call, with the errors of from_env."""
+        """The communicator of the processes of `group_or_store`, a group of torch.distributed, over UCX; None is the
+        default group. A store of torch takes the place of a group with `rank` and `size`; no other communicator may use
+        the same store: give each a torch.distributed.PrefixStore. A collective call, with the errors of from_env."""
         return cls(_meeting.handle_from_torch(group_or_store, rank, size))
 
     @classmethod
     def from_mpi4py(cls, comm: Any) -> Self:
-        """The communicator of the processes of an mpi4py communicator, over UCX: MPI only brings them together, and
-        spar fits every MPI library. A collective call, with the errors of from_env."""
+        """The communicator of the processes of `comm`, a communicator of mpi4py, over UCX: MPI only brings them
+        together, and spar fits every MPI library. A collective call, with the errors of from_env."""
         return cls(_meeting.handle_from_mpi4py(comm))
 
     @classmethod
     def threads(cls, n: int) -> list[Self]:
-        """The communicators of `n` threads of this process: the r-th is for the thread that is rank r."""
+        """The communicators of `n` threads of this process: the r-th is for the thread that is rank r. Raises
+        InvalidArgumentError if `n` is less than 1."""
         return [cls(handle) for handle in _spar.handles_of_threads(n)]
 
     def shrink(self) -> Self:
@@ -84,7 +98,7 @@ class Communicator(_spar.Communicator):
         return type(self)(wider) if wider else None
 
     def allreduce_sparse(self, vector: T, op: str = "sum", algorithm: object = None) -> T:
-        """Reduces the sparse vectors of all ranks, and returns the same kind of vector: a spar.Sparse with ascending
+        """Reduces the `vector` of all ranks, and returns the same kind of vector: a spar.Sparse with ascending
         indices, a vector of SciPy (of shape (n,) or (1, n)), or a torch COO tensor, whose sparse dimensions count as
         one. Entries of SciPy and torch may have any order and repeated indices, which spar sums.
 
@@ -103,7 +117,7 @@ class Communicator(_spar.Communicator):
         return result
 
     def allgather_sparse(self, vector: T) -> list[T]:
-        """Gathers the sparse vectors of all ranks, by rank; their values may be rows."""
+        """Gathers the sparse vectors of all ranks, each a `vector` of allreduce_sparse, in a list by rank."""
         entries = entries_of(vector)
         if _rows.are_rows(entries.values):
             return [entries.make(*part) for part in _rows.allgather(self, *entries[:3])]
@@ -111,7 +125,8 @@ class Communicator(_spar.Communicator):
 
     def reduce_scatter_sparse(self, vector: T, op: str = "sum", bounds: Sequence[int] | None = None) -> T:
         """Reduces the sparse vectors of all ranks, and returns the entries of this rank's block, with their indices in
-        the whole vector. Blocks are those of reduce_scatter. Values cannot be rows."""
+        the whole vector. `vector` is as of allreduce_sparse, but its values cannot be rows, for which the call raises
+        InvalidArgumentError. `bounds` and the blocks are those of reduce_scatter."""
         entries = entries_of(vector)
         if _rows.are_rows(entries.values):
             raise InvalidArgumentError(

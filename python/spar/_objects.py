@@ -22,9 +22,14 @@ class ErrorFeedback(_spar.ErrorFeedback):
     """An allreduce that sends only selected values; a rank keeps what it has not sent as its residual, and adds that
     to the values of its next call.
 
-    algorithm: a composition with a selector, such as "ok_topk:0.01". dtype: float32, float64, float16 or bfloat16; the
-    residual of bfloat16 has float32. index_bits: 32, or 64 for more than 2^32 values. One object makes one call at a
-    time, always with as many values."""
+    One object makes one call at a time, always with as many values. Its calls raise the errors of a Communicator's.
+
+    Args:
+        comm: the communicator, on which all ranks make their objects in the same order.
+        algorithm: a composition with a selector, such as "ok_topk:0.01". Raises InvalidArgumentError for another.
+        dtype: the type of the values: float32, float64, float16 or bfloat16, by name or as an object of NumPy or
+            torch. The residual of bfloat16 has float32.
+        index_bits: 32, or 64 for more than 2^32 values."""
 
     def __init__(self, comm: Communicator, algorithm: object, dtype: Any = "float32", index_bits: int = 32):
         name = _name_of(dtype)
@@ -34,7 +39,7 @@ class ErrorFeedback(_spar.ErrorFeedback):
         self._comm = comm
 
     def reduce_sparse(self, values: Any, op: str = "sum") -> Sparse:
-        """As reduce, but leaves the values unchanged, and returns the sum as a sparse vector."""
+        """As reduce, but leaves the `values` unchanged, and returns the sum, or what `op` says, as a sparse vector."""
         return Sparse(*self._reduce_sparse(values, op))
 
     def start_reduce(self, values: T, op: str = "sum") -> Pending[T]:
@@ -47,11 +52,16 @@ class ErrorFeedback(_spar.ErrorFeedback):
 
 
 class Presence(enum.IntEnum):
-    """What a rank has contributed to a round of a partial allreduce."""
+    """What a rank has contributed to a round of a partial allreduce.
 
-    ABSENT = 0  # nothing
-    STALE = 1  # only values that were too late for earlier rounds
-    FRESH = 2  # the values of this call, and all earlier ones that were too late
+    Attributes:
+        ABSENT: nothing.
+        STALE: only values that were too late for earlier rounds.
+        FRESH: the values of this call, and all earlier ones that were too late."""
+
+    ABSENT = 0
+    STALE = 1
+    FRESH = 2
 
 
 class Partial(_spar.Partial):
@@ -59,9 +69,18 @@ class Partial(_spar.Partial):
     make their objects in the same order, make the same number of calls, and then drain. The first object starts a
     thread of the communicator, by which this rank takes part in the rounds of others while it computes.
 
-    participation: which calls start a round: "solo" the first one, "majority" that of a random rank, "quorum:Q" the
-    first Q, "everyone" those of all ranks. tau: how many rounds may run ahead of a rank, which keeps the result of each
-    until its calls; equal on all ranks. `n` and `dtype`, the name of the type, are attributes."""
+    Its calls raise the errors of a Communicator's.
+
+    Args:
+        comm: the communicator. After it is closed, the object makes no calls.
+        n: the number of values, also an attribute.
+        dtype: the type of the values; its name is an attribute.
+        participation: which calls start a round: "solo" the first one, "majority" that of a random rank, "quorum:Q"
+            the first Q, "everyone" those of all ranks.
+        op: "sum", "average", "min", "max" or "prod".
+        algorithm: a composition, as of an allreduce.
+        tau: how many rounds may run ahead of a rank, which keeps the result of each until its calls; equal on all
+            ranks."""
 
     def __init__(
         self,
@@ -80,7 +99,7 @@ class Partial(_spar.Partial):
         comm._partials.add(self)
 
     def reduce(self, values: Any) -> list[Presence]:
-        """Replaces the values by the result of the next round, which is the same on all ranks. Returns what each rank
+        """Replaces the `values` by the result of the next round, which is the same on all ranks. Returns what each rank
         has contributed."""
         return [Presence(what) for what in self._reduce(values)]
 
@@ -89,7 +108,7 @@ class Partial(_spar.Partial):
         return self._comm._start(self.reduce, values)
 
     def drain(self, values: Any) -> list[Presence]:
-        """Waits for all ranks, and replaces the values by the sum of all values that are in no earlier round. Returns
+        """Waits for all ranks, and replaces the `values` by the sum of all values that are in no earlier round. Returns
         what each rank has contributed."""
         return [Presence(what) for what in self._drain(values)]
 

@@ -13,7 +13,8 @@ class Pending(Generic[T]):
     """A call that runs on the communicator's worker thread. Its arrays must not be used before it has ended.
 
     Started calls of a communicator run one after the other, in the order in which the program has started them. A
-    pending call ends without being waited for; it cannot be cancelled, because other ranks take part in it."""
+    pending call ends without being waited for; it cannot be cancelled, because other ranks take part in it. Only calls
+    make these objects, of a `future`."""
 
     def __init__(self, future: "Future[T]"):
         self._future = future

@@ -16,11 +16,16 @@ class Sparse:
     """A vector of dimension `n` with `values` at the ascending `indices` from 0 to n - 1, and zeros (or the neutral
     element of an operation) elsewhere. coalesce(Sparse(...)) takes entries in any order, also with repeated indices.
 
-    If `values` has more than one dimension, the value at an index is a row: values[i] belongs to indices[i]."""
+    If `values` has more than one dimension, the value at an index is a row: values[i] belongs to indices[i].
+
+    Attributes:
+        n: the dimension.
+        indices: integers of 32 or 64 bits, signed or not.
+        values: float32, float64, float16, bfloat16, int32 or int64, as many values or rows as there are indices."""
 
     n: int
-    indices: Any  # integers of 32 or 64 bits, signed or not
-    values: Any  # float32, float64, float16, bfloat16, int32 or int64, as many values or rows as there are indices
+    indices: Any
+    values: Any
 
     def to_dense(self) -> np.ndarray:
         """All `n` values or rows as a new NumPy array, with zeros where there is no entry."""
@@ -111,7 +116,8 @@ def _of_torch(vector: Any, coalesced: bool) -> tuple[Entries, bool]:
 
 
 def coalesce(vector: Any, op: str = "sum") -> Any:
-    """A vector of the same kind with ascending indices, of entries in any order. `op` reduces the values (or rows) of
-    an index in the order given: 'sum', 'min', 'max' or 'prod'."""
+    """A vector of the kind of `vector` (see Communicator.allreduce_sparse) with ascending indices, of entries in any
+    order. `op` reduces the values (or rows) of an index in the order given: 'sum', 'min', 'max' or 'prod'. Raises
+    TypeError if `vector` is of another kind, and InvalidArgumentError if its shape or an index does not fit."""
     entries = entries_of(vector, coalesced=False)
     return entries.make(*_coalesced(entries, op))

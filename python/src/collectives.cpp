@@ -276,7 +276,7 @@ void bind_communicator(nb::module_& module) {
             self.run([&](spar_comm comm) { return spar_comm_set_network(comm, message_seconds, byte_seconds); });
           },
           "message_seconds"_a, "byte_seconds"_a,
-          R"(Sets what a message and a byte cost on the network, in seconds.
+          R"(Sets what a message and a byte cost on the network: message_seconds and byte_seconds.
 
 Compositions such as 'dense' and 'sparcml+coded' choose a schedule by these numbers, and whether to encode entries. At
 first 1e-6 and 1e-10, for ranks on one machine; links of 1 Gbit/s have about 5e-5 and 8e-9. A collective call: all ranks
@@ -301,13 +301,13 @@ get the numbers of rank 0. Raises InvalidArgumentError on all ranks if one of th
                    "out: ArrayT | None = None) -> ArrayT"),
            R"(Reduces the values of all ranks, in place or to `out`, and returns that array.
 
-values: a contiguous array of float32, float64, float16, bfloat16, int32 or int64, of the same size on all ranks. The
-    values of bfloat16 are reduced as float32, and rounded at the end.
-op: 'sum', 'average', 'min', 'max' or 'prod'; integers wrap around.
-algorithm: the text of a composition, such as 'ring' or 'ok_topk:0.01', or a Composition; None is the cheapest of
-    SparCML's algorithms.
-Raises TypeError or ValueError for an array that does not fit, InvalidArgumentError before anything is sent, and
-MismatchError, PeerFailedError, TimeoutError or TransportError from the call.)")
+Args:
+    values: a contiguous array of float32, float64, float16, bfloat16, int32 or int64, of the same size on all ranks.
+        The values of bfloat16 are reduced as float32, and rounded at the end.
+    op: 'sum', 'average', 'min', 'max' or 'prod'; integers wrap around.
+    algorithm: the text of a composition, such as 'ring' or 'ok_topk:0.01', or a Composition; None is the cheapest of
+        SparCML's algorithms.
+    out: an array like `values`, which then remain unchanged.)")
       .def("allgather", &allgather, "values"_a.none(), nb::sig("def allgather(self, values: ArrayT) -> ArrayT"),
            "Gathers in place: rank r contributes the elements of block(values.size, self.size, r). Returns values.")
       .def("broadcast", &broadcast, "values"_a.none(), "root"_a = 0,
@@ -319,7 +319,8 @@ MismatchError, PeerFailedError, TimeoutError or TransportError from the call.)")
            R"(Reduces the values of all ranks in place, and returns this rank's block of them, a view of one dimension.
 
 The other values are unspecified afterwards. Rank r has block(values.size, self.size, r) or, with `bounds`, the elements
-from bounds[r] to bounds[r + 1]; bounds ascends from 0 to values.size and is equal on all ranks.)");
+from bounds[r] to bounds[r + 1]; bounds ascends from 0 to values.size and is equal on all ranks. `op` is as of
+allreduce.)");
   module.def(
       "block",
       [](std::int64_t n, int size, int rank) {
@@ -328,7 +329,8 @@ from bounds[r] to bounds[r + 1]; bounds ascends from 0 to values.size and is equ
         return nb::make_tuple(begin, end);
       },
       "n"_a, "size"_a, "rank"_a, nb::sig("def block(n: int, size: int, rank: int) -> tuple[int, int]"),
-      "The elements [begin, end) of rank `rank` if n elements are divided evenly among `size` ranks.");
+      "The elements [begin, end) of rank `rank` if n elements are divided evenly among `size` ranks. Raises\n"
+      "InvalidArgumentError unless n is at least 0, and rank from 0 to size - 1.");
 }
 
 } // namespace spar_python

@@ -111,7 +111,8 @@ void bind_feedback(nb::module_& module) {
            nb::sig("def reduce(self, values: ArrayT, op: str = 'sum') -> ArrayT"),
            "Replaces the values by the sum or the average of what the ranks have selected, with zeros where none "
            "has.\n\n"
-           "values has as many elements in each call. What is not sent stays in the residual. Returns values.")
+           "values has as many elements in each call. What is not sent stays in the residual. `op` is 'sum' or\n"
+           "'average'. Returns values.")
       .def("_reduce_sparse", &error_feedback::reduce_sparse, "values"_a.none(), "op"_a.none(),
            nb::sig("def _reduce_sparse(self, values: object, op: str) -> tuple[int, typing.Any, typing.Any]"))
       .def_prop_ro("residual", &error_feedback::residual,
@@ -119,10 +120,11 @@ void bind_feedback(nb::module_& module) {
       .def("save", &error_feedback::save,
            "The residual and the state as bytes, from which a run with the same number of ranks resumes by load.")
       .def("load", &error_feedback::load, "saved"_a,
-           "Restores what save has returned for the same algorithm; changes nothing after an error.")
+           "Restores `saved`, which save has returned for the same algorithm. Raises InvalidArgumentError if it is\n"
+           "malformed or belongs to another algorithm, type or number of ranks, and then changes nothing.")
       .def("take_over", &error_feedback::take_over, "saved"_a,
            "Adds the residual that a rank of another run has saved, which may have had another number of ranks. Give\n"
-           "each saved residual to one rank.");
+           "each `saved` residual to one rank. Raises InvalidArgumentError as load does.");
 }
 
 } // namespace spar_python

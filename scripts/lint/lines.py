@@ -10,7 +10,7 @@ import tree
 
 LIMIT = 120
 NO_TEXT = (".png", ".svg", ".gz", ".bin")
-RAW = "bench/results/"  # raw output of programs
+RAW = ("bench/results/", "python/spar/_spar.pyi")  # output of programs
 
 
 def faults(name, content):

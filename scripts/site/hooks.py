@@ -25,9 +25,13 @@ import tree  # noqa: E402
 LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".cu": "cpp", ".cuh": "cpp", ".h": "cpp", ".c": "c", ".py": "python",
              ".json": "json", ".f90": "fortran", ".cmake": "cmake"}
 
+PYTHON = "reference/python.md"
+PYTHON_PAGES = (PYTHON, "guide/python.md", "guide/torch.md", "results/python.md")  # their names are not those of C++
+
 headers = {}  # header, as include/spar/...: its page in the reference
 names = {}  # public name, with and without spar::, and its place in the reference
 repository_path = {}  # page of the site: the file of the repository
+python_names = set()  # public names of the package for Python, such as spar.Sparse
 current = None  # the page whose links are being changed
 
 
@@ -51,6 +55,15 @@ def read_tags():
         short = name.removeprefix("spar::")
         if "_" in short:  # without an underscore, a word in a page is often something else
             names[short] = place
+
+
+def place_of(code):
+    """The page and the anchor that explain a public name, or None: `code` is the name, in Python also with a member or
+    arguments after it."""
+    python = re.match(r"spar\.(torch\.)?\w+", code)
+    if python and python[0] in python_names:
+        return f"{PYTHON}#{python[0]}"
+    return "api/" + names[code] if code in names and current not in PYTHON_PAGES else None
 
 
 def site_path(path):
@@ -105,6 +118,7 @@ def page_text(path):
 
 def on_files(files, config):
     read_tags()
+    python_names.update(re.findall(r"^::: (.*)", (ROOT / "docs" / PYTHON).read_text(encoding="utf-8"), re.MULTILINE))
     for file in sorted(API.rglob("*")):
         if file.is_file() and file.suffix != ".map":
             files.append(File("api/" + str(file.relative_to(API)), str(API.parent), config.site_dir, False))
@@ -148,9 +162,9 @@ class Links(Treeprocessor):
             if parent.tag in ("a", "pre", "h1", "h2", "h3", "h4"):
                 continue
             for place, child in enumerate(list(parent)):
-                known = names.get(child.text or "") if child.tag == "code" else None
+                known = place_of(child.text or "") if child.tag == "code" else None
                 if known and not len(child):
-                    link = etree.Element("a", {"href": self.relative("api/" + known)})
+                    link = etree.Element("a", {"href": self.relative(known)})
                     link.tail, child.tail = child.tail, None
                     link.append(child)
                     parent[place] = link

@@ -28,8 +28,11 @@ class Eager(Reduction):
         algorithm: the composition by which the gradients are summed, or a function of the step, as of
             :class:`Reduction`. What its selector leaves out is lost.
         tau (int): how many steps the others may be ahead of a rank, which keeps the averages of these steps.
-        warmup_steps, exclude, sparse_algorithm, scale, process_group: as of :class:`Reduction`. The averages of the
-            first three wait for all ranks.
+        warmup_steps (int): as of :class:`Reduction`. Averages without loss wait for all ranks.
+        exclude: as of :class:`Reduction`.
+        sparse_algorithm: as of :class:`Reduction`.
+        scale: as of :class:`Reduction`.
+        process_group: as of :class:`Reduction`.
 
     Attributes:
         presence (list): what each rank has contributed to the last step, a ``spar.Presence`` by rank; the least of all

@@ -18,7 +18,8 @@ Hook = Callable[[Reduction, dist.GradBucket], torch.futures.Future[torch.Tensor]
 
 
 def average_hook(state: Reduction, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Averages the gradients of a bucket: a communication hook of ``DistributedDataParallel``.
+    """Averages the gradients of ``bucket`` by ``state``, a :class:`Reduction`: a communication hook of
+    ``DistributedDataParallel``.
 
     In the last bucket of a step, the hook waits for all of them, so that ``backward`` raises the exception of spar with
     its own type, and Ctrl-C is noticed. No overlap is lost: all gradients have been computed by then.
@@ -59,7 +60,7 @@ def topk(
 def two_shot(comm: spar.Communicator, bits: int = 8, **options: Any) -> tuple[Reduction, Hook]:
     """All values in ``bits`` bits (2, 4 or 8; QSGD, Alistarh et al., NIPS 2017), by the schedule ``two_shot``.
 
-    ``options`` are those of :class:`Reduction`; returns as :func:`ok_topk`.
+    ``options`` are those of :class:`Reduction`; returns as :func:`ok_topk`. Raises ``ValueError`` for other ``bits``.
     """
     if bits not in (2, 4, 8):
         raise ValueError(f"bits is {bits}; expected 2, 4 or 8")
@@ -96,6 +97,9 @@ def register_fsdp(model: torch.nn.Module, state: Reduction) -> None:
         model (torch.nn.Module): the module, of which each submodule of the type ``FSDPModule`` gets the hook.
         state (Reduction): such as the first result of :func:`ok_topk`. ``exclude`` gets keys, which are the names
             of modules after ``"fsdp:"``.
+
+    Raises:
+        ValueError: no module is an ``FSDPModule``.
     """
     from torch.distributed.fsdp import FSDPModule
 
@@ -119,7 +123,7 @@ class ReduceScatter:
         self._comm = comm
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Returns the memory of a call."""
+        """Returns a new tensor of ``size``, ``dtype`` and ``device``: the memory of a call."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(

@@ -25,6 +25,9 @@ class LocalSteps:
         outer (torch.optim.Optimizer): makes a step with the averaged change as the gradient, on the same parameters;
             without it, the change is added.
 
+    Raises:
+        ValueError: ``every`` is less than 1.
+
     Example::
 
         >>> inner = torch.optim.AdamW(model.parameters())
@@ -89,7 +92,7 @@ class LocalSteps:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restores what :meth:`state_dict` has returned. The parameters, which a rank loads by itself, stay as they
-        are."""
+        are. Raises ``ValueError`` if the shapes of ``saved`` are not those of the optimizer's parameters."""
         self._add_parameters()
         parameters = self._parameters()
         shapes, expected = ([tuple(of.shape) for of in tensors] for tensors in (saved["last"], parameters))

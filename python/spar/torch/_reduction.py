@@ -40,6 +40,10 @@ class Reduction:
         process_group: the process group of ``DistributedDataParallel``, by default the default group. The first step of
             :func:`average_hook` raises ``spar.MismatchError`` unless ``comm`` has the same ranks in the same order.
 
+    Raises:
+        ValueError: ``decay`` is not from 0 to 1, or ``warmup_steps`` is negative.
+        TypeError: ``exclude`` is neither a function nor a collection of parameters.
+
     Attributes:
         step (int): the number of steps that have ended.
     """
@@ -328,6 +332,9 @@ class Reduction:
         Args:
             saved (dict): the states that this rank takes over.
             model (torch.nn.Module): the model whose parameters have the names in the states.
+
+        Raises:
+            ValueError: a state of the earlier job is missing or passed twice, or does not fit ``model``.
         """
         by_name = {name: key for key, name in _names(model).items()}
         carried = {}
