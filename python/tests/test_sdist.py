@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The sdist has the files that the build of the package reads, and no others but those of include and src."""
+"""The sdist has the files that the build of the package reads, and no others but those of cmake, include and src."""
 
 import subprocess
 import tarfile
@@ -26,14 +26,14 @@ def ninja(*arguments):
 
 
 def read_by_the_build():
-    """What the compiler has read for the extension module, and the scripts of CMake in its folders."""
+    """What the compiler has read for the extension module, and the scripts of CMake for it."""
     inputs = ninja("inputs", str(EXTENSION.relative_to(BUILD))).split()
     read = of_the_repository(inputs)
     for line in ninja("deps", *(path for path in inputs if path.endswith(".o"))).splitlines():
         if line.startswith("    "):
             read |= of_the_repository([line.strip()])
     scripts = of_the_repository(ninja("inputs", "build.ninja").split())
-    return read | {path for path in scripts if path.startswith(("src/", "python/CMake")) or path == "CMakeLists.txt"}
+    return read | {path for path in scripts if path.startswith(("CMakeLists.txt", "cmake/", "python/CMake", "src/"))}
 
 
 def test_the_sdist_has_what_the_build_reads_and_nothing_else(tmp_path, monkeypatch):
@@ -47,5 +47,5 @@ def test_the_sdist_has_what_the_build_reads_and_nothing_else(tmp_path, monkeypat
     read |= {str(path.relative_to(ROOT)) for path in (ROOT / "python/spar").rglob("*.py*") if path.suffix != ".pyc"}
     read.add("python/spar/py.typed")
     assert not read - names, "the sdist lacks files"
-    unread = {name for name in names - read if not name.startswith(("include/spar/", "src/"))}
+    unread = {name for name in names - read if not name.startswith(("cmake/", "include/spar/", "src/"))}
     assert not unread, "the sdist has further files"
