@@ -62,10 +62,10 @@ def test_too_many_values_for_32_bits():
     (comm,) = spar.Communicator.threads(1)
     n = (1 << 32) + 1
     NORESERVE = 0x4000  # mmap has a name for it since Python 3.13
-    memory = mmap.mmap(-1, 2 * n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)  # never touched
-    values = np.frombuffer(memory, np.float16)
+    memory = mmap.mmap(-1, 4 * n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)  # never touched
+    values = np.frombuffer(memory, np.float32)
     with pytest.raises(spar.InvalidArgumentError, match=f"values has {n} elements, but .* with index_bits=64"):
-        spar.ErrorFeedback(comm, "topka:0.1", np.float16).reduce(values)
+        spar.ErrorFeedback(comm, "topka:0.1").reduce(values)
 
 
 def test_saved_state():

@@ -9,6 +9,7 @@ import weakref
 
 import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from values import HAS_HALF
 
 import spar
 import spar.torch
@@ -106,6 +107,9 @@ class ReductionTest(unittest.TestCase):
         def attempt(comm):
             of = model()
             state, _ = spar.torch.topk(comm, 0.01)
+            steps(comm, state, of, 1)
+            with self.assertRaisesRegex(ValueError, r"model lacks .* shapes are \[\(300,\), \(500,\), \(200,\)\]"):
+                state.state_dict(model())
             saved = {"step": 1, "ranks": 1, "residuals": {"a": torch.ones(3)}}
             with self.assertRaisesRegex(ValueError, "residual of a has 3 values; the parameter has 300"):
                 state.load_state_dict(saved, model=of)
@@ -243,7 +247,7 @@ class ReductionTest(unittest.TestCase):
         def train(comm):
             of = model()
             results = []
-            for dtype in (torch.float64, torch.float16, torch.bfloat16):
+            for dtype in (torch.float64, *[torch.float16] * HAS_HALF, torch.bfloat16):
                 state, _ = spar.torch.ok_topk(comm, 1.0)
                 values = gradient(comm.rank, 0).to(dtype)
                 state.start([of.a, of.b, of.c], values)

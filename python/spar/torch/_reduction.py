@@ -308,13 +308,17 @@ class Reduction:
     def state_dict(self, model: torch.nn.Module) -> dict[str, Any]:
         """Returns this rank's residuals by the names of the parameters of ``model``, the step, and the number of ranks.
 
-        Each rank saves its own. Call it between two steps.
+        Each rank saves its own. Call it between two steps. Raises ValueError if ``model`` lacks a parameter that has a
+        residual.
         """
         names = _names(model)
         residuals = dict(self._carried)
         for bucket in self._feedback:
             for key, residual in self._residuals_of(bucket).items():
                 residuals[key] = residuals[key] + residual if key in residuals else residual
+        foreign = [tuple(key.shape) for key in residuals if isinstance(key, torch.Tensor) and key not in names]
+        if foreign:
+            raise ValueError(f"model lacks parameters that have residuals; their shapes are {foreign}")
         return {
             "step": self.step,
             "ranks": self.comm.size,
