@@ -84,7 +84,11 @@ def register(system, model, comm, options):
     name, _, store = system.partition("+")
     if name in ("ok_topk", "topk"):
         factory = getattr(spar.torch, name)
-        state, hook = factory(comm, options.density, store=store or None, warmup_steps=options.warmup)
+        # Beside the embedding are 330 values: to send them takes less time than a selection.
+        exclude = model.module.classes.parameters() if options.model == "embedding" else ()
+        state, hook = factory(
+            comm, options.density, store=store or None, warmup_steps=options.warmup, exclude=exclude
+        )
     elif system.partition(":")[0] == "eager":
         state, hook = spar.torch.eager(comm, system.partition(":")[2] or "majority")
     elif system == "two_shot":

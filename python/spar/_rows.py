@@ -3,13 +3,14 @@
 numbers of their rows, a few bytes each. Then all ranks know which rows the result has, so rows travel without indices,
 and no rank sorts or merges entries."""
 
-from typing import Any
+import zlib
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ._errors import InvalidArgumentError, MismatchError
 
-HEADER = 256  # bytes of a rank's header: the number of its rows, and a text on which all ranks agree
+CALL_BYTES = 256  # of the text that describes a rank's call, if the ranks disagree
 TYPES = "float32", "float64", "float16", "bfloat16", "int32", "int64"
 OPERATIONS = {"sum": np.add, "average": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 
@@ -56,7 +57,7 @@ def allreduce(comm: Any, n: int, indices: Any, values: Any, op: str, algorithm: 
             by(total.take(place, axis=0), part, out=part)  # new memory would take longer than the sum
             total[place] = part
         if op == "average":
-            total = _divided(total, comm.size)
+            _divide(total, comm.size)
     else:
         total[places[comm.rank]] = values
         comm.allreduce(total, op, algorithm)
@@ -90,9 +91,12 @@ def _wide(dtype: Any) -> Any:
     return np.float32 if dtype == np.float16 else dtype
 
 
-def _divided(total: Any, by: int) -> Any:
-    """Quotients; those of integers are rounded towards zero, as in an allreduce."""
-    return total / by if total.dtype.kind == "f" else (total - np.fmod(total, by)) // by
+def _divide(total: Any, by: int) -> None:
+    """Replaces values by quotients; those of integers are rounded towards zero, as in an allreduce."""
+    if total.dtype.kind == "f":
+        np.divide(total, by, out=total)
+    else:
+        np.floor_divide(total - np.fmod(total, by), by, out=total)
 
 
 def _neutral(op: str, dtype: Any) -> Any:
@@ -130,23 +134,36 @@ def _checked(n: int, indices: Any, values: Any, ascending: bool = False) -> tupl
 
 
 def _gather_numbers(comm: Any, n: int, indices: Any, values: Any, call: str) -> list[Any]:
-    """The indices of each rank. Raises MismatchError on all ranks unless they make the same call."""
-    header = np.zeros((comm.size, HEADER), np.uint8)
-    text = f"{call} of rows {values.shape[1:]} of {values.dtype}, n = {n}".encode()[: HEADER - 8]
-    header[comm.rank, :8] = np.array([len(indices)]).view(np.uint8)
-    header[comm.rank, 8 : 8 + len(text)] = np.frombuffer(text, np.uint8)
-    comm.allgather(header.view(np.int64))
-    for rank, other in enumerate(header[:, 8:]):
-        if (other != header[0, 8:]).any():
-            texts = [bytes(of).rstrip(b"\0").decode(errors="replace") for of in (header[0, 8:], other)]
-            raise MismatchError(f"rank 0 calls {texts[0]}; rank {rank} calls {texts[1]}")
-    narrow = indices.astype(np.int32 if n <= 2**31 else np.int64, copy=False)
-    return _gather(comm, narrow, header[:, :8].copy().view(np.int64).ravel().tolist())
+    """The indices of each rank, in 32 bits if n < 2^32. Raises MismatchError on all ranks unless they make the same
+    call."""
+    text = f"{call} of rows {values.shape[1:]} of {values.dtype}, n = {n}".encode()[:CALL_BYTES]
+    # A collective of sparse vectors sends lists of any length at once. The last entry has a checksum of the call.
+    last, dtype = (2**32 - 1, np.uint32) if n < 2**32 else (2**63 - 2, np.uint64)
+    entries = np.empty(len(indices) + 1, dtype)
+    entries[:-1], entries[-1] = indices, last
+    checksums = np.zeros(len(entries), np.int32)
+    checksums.view(np.uint32)[-1] = zlib.crc32(text)
+    parts = comm._allgather_sparse(last + 1, entries, checksums)
+    if any(of[-1] != parts[0][1][-1] for _, of in parts):
+        _raise_mismatch(comm, text)
+    return [of[:-1] for of, _ in parts]
+
+
+def _raise_mismatch(comm: Any, text: bytes) -> NoReturn:
+    texts = np.zeros((comm.size, CALL_BYTES), np.uint8)
+    texts[comm.rank, : len(text)] = np.frombuffer(text, np.uint8)
+    comm.allgather(texts.view(np.int64))
+    calls = [bytes(of).rstrip(b"\0").decode(errors="replace") for of in texts]
+    for rank, call in enumerate(calls):
+        if call != calls[0]:
+            raise MismatchError(f"rank 0 calls {calls[0]}; rank {rank} calls {call}")
+    raise AssertionError("the checksums of equal calls differ")
 
 
 def _gather(comm: Any, own: Any, counts: list[int]) -> list[Any]:
     """The arrays of all ranks, whose lengths are `counts`."""
-    everyone = np.zeros((comm.size, max(counts), *own.shape[1:]), own.dtype)
+    everyone = np.empty((comm.size, max(counts), *own.shape[1:]), own.dtype)
     everyone[comm.rank, : len(own)] = own
+    everyone[comm.rank, len(own) :] = 0
     comm.allgather(everyone)
     return [part[:count] for part, count in zip(everyone, counts)]

@@ -95,21 +95,34 @@ def _of_scipy(vector: Any) -> tuple[Entries, bool]:
 def _of_torch(vector: Any, coalesced: bool) -> tuple[Entries, bool]:
     import torch
 
-    device, vector = vector.device, vector.detach().cpu()
+    device = vector.device
+    if vector.requires_grad:
+        vector = vector.detach()
+    vector = vector.cpu()
     shape, dimensions = vector.shape, vector.sparse_dim()
     if dimensions == 0:
         raise InvalidArgumentError(f"vector has the shape {tuple(shape)}, but no sparse dimension")
-    if coalesced and dimensions < vector.dim():
+    has_rows = dimensions < len(shape)
+    if coalesced and has_rows:
         vector = vector.coalesce()  # six times as fast for rows as NumPy
-    (indices, *others), values = vector._indices(), vector._values()
-    for size, along in zip(shape[1:], others):  # several sparse dimensions count as their product
-        indices = indices * size + along
-    if values.dim() > 1 and values.dtype is torch.bfloat16:
+    indices, values = vector._indices(), vector._values()
+    if dimensions > 1:  # they count as their product
+        (indices, *others) = indices
+        for size, along in zip(shape[1:], others):
+            indices = indices * size + along
+    elif has_rows:
+        indices = indices[0]  # otherwise, the shape (1, k) does as well, and a view takes a microsecond
+    if has_rows and values.dtype is torch.bfloat16:
         values = values.float()  # NumPy, which adds rows, lacks this type
 
     def make(i: Any, v: Any) -> Any:
-        i, v = torch.from_numpy(i), torch.from_numpy(v).to(vector.dtype)
-        along = torch.stack(torch.unravel_index(i, shape[:dimensions])) if dimensions > 1 else i[None]
+        if dimensions > 1:
+            along = torch.stack(torch.unravel_index(torch.from_numpy(i), shape[:dimensions]))
+        else:
+            along = torch.from_numpy(i[None])
+        v = torch.from_numpy(v)
+        if v.dtype is not vector.dtype:
+            v = v.to(vector.dtype)
         return torch.sparse_coo_tensor(along, v, shape, device=device, is_coalesced=True, check_invariants=False)
 
     return Entries(shape[:dimensions].numel(), indices, values, make), vector.is_coalesced()

@@ -60,7 +60,7 @@ element element_of(nb::dlpack::dtype type) noexcept {
   }
 }
 
-constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64"};
+constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64", "uint32", "uint64"};
 const std::string value_names = "float32, float64, float16, bfloat16, int32 or int64";
 
 /// The type as which spar reduces elements; 0 if it does not.
@@ -250,20 +250,13 @@ void value_type::check(const array& given) const {
 }
 
 nb::object new_array(std::int64_t count, element type, void** data) {
-  static constexpr nb::dlpack::dtype types[] = {nb::dtype<float>(),
-                                                nb::dtype<double>(),
-                                                {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float), 16, 1},
-                                                {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1},
-                                                nb::dtype<std::int32_t>(),
-                                                nb::dtype<std::int64_t>(),
-                                                nb::dtype<std::uint32_t>(),
-                                                nb::dtype<std::uint64_t>()};
-  const nb::dlpack::dtype of = types[static_cast<std::size_t>(type)];
-  const auto size = static_cast<std::size_t>(count);
-  *data = std::malloc(size == 0 ? 1 : size * of.bits / 8);
-  if (*data == nullptr) throw std::bad_alloc();
-  const nb::capsule owner(*data, [](void* memory) noexcept { std::free(memory); });
-  return nb::ndarray<nb::numpy>(*data, 1, &size, owner, nullptr, of).cast();
+  static const nb::handle empty = nb::object(nb::module_::import_("numpy").attr("empty")).release(); // never freed
+  const nb::object array = empty(count, names[static_cast<std::size_t>(type)]);
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_WRITABLE) != 0) throw nb::python_error();
+  *data = buffer.buf;
+  PyBuffer_Release(&buffer); // the array keeps its memory
+  return array;
 }
 
 } // namespace spar_python

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -44,24 +44,33 @@ bool is_index(element type) noexcept {
                                        "; expected at least 0 and less than n, " + std::to_string(n));
 }
 
-/// The `count` indices at `from` as integers of the type To in `to`, unless they have its size. Returns the indices.
+/// The `count` indices at `from` as integers of the type To: in new memory, which `to` owns, unless they have its size.
 template <class To, class From>
-const void* converted(const From* from, std::int64_t count, std::int64_t n, std::vector<To>& to) {
+const void* converted(const From* from, std::int64_t count, std::int64_t n, std::unique_ptr<std::byte[]>& to) {
   const auto size = static_cast<std::size_t>(count);
+  const void* indices = from;
   const auto limit = static_cast<std::uint64_t>(n);
-  std::uint64_t largest = 0;
-  for (std::size_t i = 0; i < size; ++i) largest = std::max(largest, static_cast<std::uint64_t>(from[i]));
-  if (size != 0 && largest >= limit) { // also for negative indices
+  std::uint64_t seen = 0; // its highest bit becomes 1 at an index below 0 or of at least n; the loops are vectorised
+  const auto look = [&](From index) {
+    const auto wide = static_cast<std::uint64_t>(index);
+    seen |= wide | (limit - 1 - wide);
+  };
+  if constexpr (sizeof(From) == sizeof(To)) {
+    for (std::size_t i = 0; i < size; ++i) look(from[i]);
+  } else {
+    to = std::make_unique_for_overwrite<std::byte[]>(size * sizeof(To));
+    auto* const all = reinterpret_cast<To*>(to.get());
+    for (std::size_t i = 0; i < size; ++i) {
+      look(from[i]);
+      all[i] = static_cast<To>(from[i]);
+    }
+    indices = all;
+  }
+  if (seen >> 63 != 0) {
     for (std::size_t i = 0; i < size; ++i)
       if (static_cast<std::uint64_t>(from[i]) >= limit) out_of_range(i, std::to_string(from[i]), n);
   }
-  if constexpr (sizeof(From) == sizeof(To)) {
-    return from;
-  } else {
-    to.resize(size);
-    std::transform(from, from + count, to.begin(), [](From index) { return static_cast<To>(index); });
-    return to.data();
-  }
+  return indices;
 }
 
 nb::tuple allreduce_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values, nb::handle op,
@@ -139,7 +148,8 @@ sparse_entries::sparse_entries(std::int64_t n, nb::handle indices, nb::handle va
            .type = x_.type()};
   for_index(indices_.type(), [&]<class From>(From) {
     const auto* from = static_cast<const From*>(indices_.data());
-    view_.indices = narrow ? converted(from, view_.count, n, indices32_) : converted(from, view_.count, n, indices64_);
+    view_.indices = narrow ? converted<std::uint32_t>(from, view_.count, n, own_indices_)
+                           : converted<std::uint64_t>(from, view_.count, n, own_indices_);
   });
   static constexpr std::uint64_t none = 0;
   if (view_.indices == nullptr) view_.indices = &none; // an empty array; NULL would mean a dense vector

@@ -7,8 +7,9 @@
 
 #include <spar/spar.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 namespace spar_python {
 
@@ -28,8 +29,7 @@ class sparse_entries {
  private:
   array indices_, values_;
   call_values x_;
-  std::vector<std::uint32_t> indices32_;
-  std::vector<std::uint64_t> indices64_;
+  std::unique_ptr<std::byte[]> own_indices_; // if the caller's have another size
   spar_vector view_{};
 };
 
