@@ -8,6 +8,7 @@
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
+#include <spar/cuda/kernel/moments.cuh>
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/search.cuh>
@@ -235,6 +236,7 @@ class benchmark {
       for (unsigned p = 0; p < 31; ++p) probes.probe[p] = kernel::magnitude_of(0.1F * static_cast<float>(p + 1));
       kernel::start_count_reached(source.data, n, probes, reached.data, zeros.data, nullptr);
     });
+    add("moments", 4 * nd, 0, nothing, [this] { kernel::start_moments(source.data, n, moments.data, nullptr); });
   }
   void add_selections() {
     const float at = 2.576F; // 1 % of a normal distribution have a larger magnitude
@@ -398,6 +400,7 @@ class benchmark {
   const device_array<std::uint64_t> bounds{every(n, 256)};
   device_array<std::uint64_t> positions{n / 256};
   const device_array<index> unsorted{unsorted_indices(n / 16, n / 64)};
+  device_array<kernel::moments> moments{kernel::moments_room(n)};
   device_array<kernel::coalesced_entries> found{1};
   device_array<std::byte> for_coalesce{kernel::coalesce_bytes<float, index>(n / 16, n / 64)};
   const std::function<void()> nothing = [] {};

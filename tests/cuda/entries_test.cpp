@@ -9,6 +9,7 @@
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
+#include <spar/cuda/kernel/moments.cuh>
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/kernel/take.cuh>
@@ -618,6 +619,35 @@ TEST(device_partition, counts_the_entries_of_many_tiles) {
   const auto expected = cut_by_loop(x, magnitude_of(2.0F), 15'000, equal);
   EXPECT_TRUE(
       (by_kernel(x, by_cut<float>{{magnitude_of(2.0F), 0, 15'000, equal}}, expected, false, false) == expected));
+}
+
+template <class T>
+void compare_moments(std::size_t n, T special) {
+  std::mt19937_64 random(n);
+  std::normal_distribution<double> normal(1, 100);
+  vector<T> x(n);
+  for (T& v : x) v = static_cast<T>(normal(random));
+  if (n > 3) x[n / 2] = special, x[n - 1] = special;
+  const auto expected = spar::kernel::moments_of(std::span<const T>(x));
+  unaligned<T> in(x);
+  unaligned<spar::kernel::moments> memory(spar::kernel::moments_room(n));
+  const auto* const at = spar::kernel::start_moments(static_cast<const T*>(in.data()), n, memory.data(), nullptr);
+  kernel_test::finish();
+  EXPECT_EQ(at->count, expected.count) << n;
+  EXPECT_EQ(at->sum, expected.sum) << n;
+  EXPECT_EQ(at->squares, expected.squares) << n;
+}
+
+TEST(device_moments, of_every_size_around_a_block_have_the_bits_of_the_host) {
+  for (const std::size_t n : {1U, 7U, 9U, 1023U, 1024U, 1025U, 16'383U, 16'384U, 16'385U})
+    compare_moments<float>(n, std::numeric_limits<float>::quiet_NaN());
+  compare_moments<float>((1U << 20) + 3000, -std::numeric_limits<float>::infinity()); // three levels
+}
+
+TEST(device_moments, of_every_type_have_the_bits_of_the_host) {
+  compare_moments<double>(3000, std::numeric_limits<double>::infinity());
+  compare_moments<std::int32_t>(3000, std::numeric_limits<std::int32_t>::min());
+  compare_moments<std::int64_t>(3000, std::numeric_limits<std::int64_t>::max());
 }
 
 } // namespace

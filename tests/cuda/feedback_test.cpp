@@ -40,8 +40,16 @@ TEST_F(feedback, has_the_bits_of_the_host) {
 TEST_F(feedback, runs_a_selector_of_the_programs_own) {
   cuda_double::reset(7);
   static_assert(spar::selects<own::at_least, float, std::uint32_t, spar::detail::device_work>);
-  static_assert(!spar::selects<spar::selector::gaussian, float, std::uint32_t, spar::detail::device_work>);
+  static_assert(!spar::selects<spar::selector::nonzeros, float, std::uint32_t, spar::detail::device_work>);
   compare<float>(3, 500, spar::compose(own::at_least{.threshold = 0.5F}, spar::split_allgather{}));
+}
+
+TEST_F(feedback, selects_by_a_threshold_of_the_moments) {
+  cuda_double::reset(8);
+  using spar::selector::gaussian;
+  compare<float>(2, 1500, spar::compose(gaussian{.density = 0.05}, spar::gather_and_merge{}));
+  compare<double>(1, 300, spar::compose(gaussian{.k = 250}, spar::gather_and_merge{})); // divides the threshold
+  compare<float>(1, 0, spar::compose(gaussian{.density = 0.5}, spar::gather_and_merge{}));
 }
 
 TEST_F(feedback, orders_calls_on_different_streams) {

@@ -61,6 +61,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "check_indices ",
                                 "find_bounds ",
                                 "coalesce ",
+                                "moments ",
                                 "QSGD, 8 bits: encode ",
                                 "QSGD, 8 bits: decode ",
                                 "bfloat16: encode ",

@@ -7,6 +7,7 @@
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
 #include <spar/cuda/kernel/merge_many.cuh>
+#include <spar/cuda/kernel/moments.cuh>
 #include <spar/cuda/kernel/padded.cuh>
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/qsgd.cuh>
@@ -112,6 +113,10 @@ SPAR_INSTANTIATE_ENTRIES(std::int64_t, std::uint64_t)
 SPAR_INSTANTIATE_SEARCH(std::uint32_t)
 SPAR_INSTANTIATE_SEARCH(std::uint64_t)
 
+template const moments* start_moments<float>(const float*, std::uint64_t, moments*, cudaStream_t);
+template const moments* start_moments<double>(const double*, std::uint64_t, moments*, cudaStream_t);
+template const moments* start_moments<std::int64_t>(const std::int64_t*, std::uint64_t, moments*, cudaStream_t);
+
 #define SPAR_INSTANTIATE_PROBES(T)                                                                                     \
   template void start_count_reached<T>(const T*, std::uint64_t, magnitude_probes<T>, std::uint64_t*, std::uint64_t*,   \
                                        cudaStream_t);
@@ -177,6 +182,7 @@ int main() {
   print("copy_differing<int64", sizeof(kernels::differing_memory<std::int64_t>));
   print("divide_candidates<", sizeof(kernels::partition_tile::memory));
   print("fold_repeated<", sizeof(kernels::fold_memory));
+  print("add_moments<", sizeof(kernels::moments_grid::memory));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_tile::memory));
   print("write_entries<", sizeof(kernels::written_tile<float>));

@@ -316,6 +316,7 @@ inline void __threadfence() {} // the host's memory is coherent
 inline int __popc(std::uint32_t x) { return std::popcount(x); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1; }
 
+inline double __dmul_rn(double x, double y) { return x * y; }
 inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
 
 /// Other threads may run before an atomic operation, as on a GPU.

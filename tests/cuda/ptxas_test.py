@@ -44,6 +44,7 @@ ROWS = {
     "`find_bounds`:": ["find_bounds<uint32>"],
     "`check_indices`:": ["check_indices<uint32>"],
     "`count_reached`:": ["count_reached<float>"],
+    "`moments`:": ["add_moments<values_to_add<float>*>"],
     "`merge` ": ["merge<float, uint32, sum>"],
     "`merge_many` ": ["merge_many<float, uint32, sum>"],
     "`coalesce`:": ["fold_repeated<float, uint32, sum>"],

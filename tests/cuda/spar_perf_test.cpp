@@ -123,7 +123,7 @@ TEST_F(spar_perf_on_device, selected_entries) {
                  {"sparcml", "entries"},
                  {"dsar_qsgd8", "entries"},
                  {"gtopk", "entries"},
-                 {"gaussiank", "staged"}});
+                 {"gaussiank", "device"}});
 }
 
 /// A stand-in for MPI_Allreduce among the threads.

@@ -48,6 +48,31 @@ TYPED_TEST(selector_gaussian, takes_all_above_a_threshold_and_enough) {
   }
 }
 
+/// The sum of `x` in the order that moments_of promises, by its definition.
+std::vector<double> sums_of_blocks(const std::vector<double>& x) {
+  std::vector<double> sums;
+  for (std::size_t begin = 0; begin < x.size(); begin += 1024) {
+    double lanes[8] = {};
+    for (std::size_t e = begin; e < std::min(begin + 1024, x.size()); ++e) lanes[e % 8] += x[e];
+    for (int l = 1; l < 8; ++l) lanes[0] += lanes[l];
+    sums.push_back(lanes[0]);
+  }
+  return sums;
+}
+
+TEST(selector_gaussian_threshold, has_sums_in_an_order_that_devices_can_keep) {
+  for (const std::size_t n : {0U, 1U, 1023U, 1024U, 1025U, 9000U, 1U << 20, (1U << 20) + 1, 2'100'000U}) {
+    const auto input = make_input<double>(n, kind::normal, n);
+    std::vector<double> sums = input, squares = input;
+    for (double& v : squares) v *= v;
+    while (sums.size() > 1) sums = sums_of_blocks(sums), squares = sums_of_blocks(squares);
+    const auto got = spar::kernel::moments_of(std::span<const double>(input));
+    EXPECT_EQ(got.count, n);
+    EXPECT_EQ(got.sum, n == 0 ? 0 : sums[0]) << n;
+    EXPECT_EQ(got.squares, n == 0 ? 0 : squares[0]) << n;
+  }
+}
+
 TEST(selector_gaussian_threshold, is_right_for_normal_entries) {
   spar::pool pool;
   const auto input = make_input<float>(1 << 18, kind::normal, 1);

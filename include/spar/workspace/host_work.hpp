@@ -15,6 +15,7 @@
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/in_parts.hpp>
 #include <spar/storage/kernel/largest.hpp>
+#include <spar/storage/kernel/moments.hpp>
 #include <spar/storage/kernel/reached.hpp>
 #include <spar/storage/kernel/slice.hpp>
 #include <spar/storage/merge.hpp>
@@ -305,6 +306,22 @@ class host_work {
   static answer<kernel::reached_counts> count_reached(std::span<const T> values,
                                                       std::span<const kernel::magnitude<T>> probes) {
     return ready(kernel::count_reached(values, probes));
+  }
+
+  /// Returns the number of nonzero values whose magnitude is at least `threshold`.
+  template <kernel::ranked T>
+  static answer<std::uint64_t> count_at_least(std::span<const T> values, kernel::magnitude<T> threshold) {
+    return ready<std::uint64_t>(kernel::count_at_least(values.data(), values.size(), threshold));
+  }
+  /// Returns the `k`-th largest magnitude of the values, or the smallest of the nonzeros if there are fewer.
+  template <kernel::ranked T>
+  [[nodiscard]] answer<kernel::magnitude<T>> kth_largest(std::span<const T> values, std::uint64_t k) const {
+    return ready<kernel::magnitude<T>>(kernel::largest<T>(values, k, memory()).threshold);
+  }
+  /// Returns the number, the sum and the sum of the squares of the finite values.
+  template <kernel::ranked T>
+  static answer<kernel::moments> moments_of(std::span<const T> values) {
+    return ready(kernel::moments_of(values));
   }
 
   // Codecs of blocks of dense values.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/memory/buffer.hpp>
+#include <spar/cuda/kernel/moments.cuh>
 #include <spar/cuda/kernel/search.cuh>
 #include <spar/cuda/values/copies.cuh>
 #include <spar/runtime/tasks/task.hpp>
@@ -77,6 +78,22 @@ class device_counts : public device_copies {
     kernel::start_count_reached(values.data(), values.size(), given, counts.data()->data(), zeros_.data(), stream());
     co_await counts.written();
     co_return *counts.data();
+  }
+
+  template <kernel::ranked T>
+  [[nodiscard]] task<std::uint64_t> count_at_least(std::span<const T> values, kernel::magnitude<T> threshold) {
+    const kernel::magnitude<T> probe = std::max<kernel::magnitude<T>>(threshold, 1); // zeros never count
+    auto counting = count_reached(values, std::span<const kernel::magnitude<T>>(&probe, 1));
+    const kernel::reached_counts reached = co_await std::move(counting);
+    co_return reached[1];
+  }
+  template <kernel::ranked T>
+  [[nodiscard]] task<kernel::moments> moments_of(std::span<const T> values) const {
+    if (values.empty()) co_return kernel::moments{};
+    buffer<kernel::moments> room(memory(), kernel::moments_room(values.size()));
+    const auto* const at = kernel::start_moments(values.data(), values.size(), room.data(), stream());
+    const kernel::moments of_all = co_await number(at);
+    co_return of_all;
   }
 
  protected:

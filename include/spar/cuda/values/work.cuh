@@ -284,6 +284,12 @@ class device_work : public device_counts {
     if (least != nullptr) *least = cut.threshold;
     co_return mine;
   }
+  template <kernel::ranked T>
+  [[nodiscard]] task<kernel::magnitude<T>> kth_largest(std::span<const T> values, std::uint64_t k) const {
+    const search<T> found(*this, values, k);
+    const kernel::cut<T> cut = co_await number(found.cut());
+    co_return cut.threshold;
+  }
   template <element T, index_type Index>
   static void validate(const stream_view<T, Index>&) noexcept {}
 
