@@ -67,6 +67,8 @@ def main():
         for part in ("tests", "sanitizer --tool memcheck", "sanitizer --tool racecheck", "gpu_kernels",
                      "images_on_gpu", "systems_over_mpi 4", "spar_perf_gpu --ranks 4 --count 16M --density 0.01"):
             assert f"ran {part}" in said, (part, said)
+        assert "ran spar_perf_gpu_mpi --count 16M" in said, said
+        assert "started by mpirun openmpi 2 build/gpu/spar_perf_gpu_mpi" in said, said
         for ranks in (2, 4, 8):
             assert f"\nskipped: NCCL with {ranks} ranks" in said, said
             assert f"\nskipped: bits of the systems over NCCL, {ranks} ranks, eager_bytes 20000" in said, said
@@ -81,6 +83,7 @@ def main():
         code, said, _ = run(room, 570, "gpu_kernels exit 3\nnccl exit 1", "-lz")
         assert code == 1 and "failed with exit status 3" in said and "ran spar_perf_gpu" in said, said
         assert "ran nccl 8" in said and "cannot link images_on_gpu: error: -lz" in said, said
+        assert "rec_doubling+zfp:8,two_shot+qsgd:8,mpi\nskipped: Open MPI is not carried" in said, said
         assert "== bits of systems_over_mpi, 2 processes\nskipped: Open MPI is not carried" in said, said
         assert "== bits of systems_over_ucx, 2 processes\nskipped: UCX is not carried" in said, said
         failed = [line for line in said.splitlines() if line.startswith("failed: ")]

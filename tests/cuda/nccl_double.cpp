@@ -40,9 +40,15 @@ struct group {
   bool aborted = false;
   bool failed = false; // an operation was refused
 };
+/// An allreduce of the ranks of a communicator.
+struct reduction {
+  std::vector<float> sum;
+  std::size_t begun = 0; // ranks whose streams have come to it
+};
 struct clique { // the ranks of a communicator
   std::vector<ncclComm*> ranks;
   int joined = 0;
+  std::vector<std::shared_ptr<reduction>> reductions{}; // in the order of the calls
 };
 
 std::mt19937_64 random_progress;
@@ -73,6 +79,7 @@ struct ncclComm {
   group* next = nullptr; // the group that is the next work of the stream
   bool finalizing = false;
   std::thread::id owner = std::this_thread::get_id();
+  std::size_t reductions = 0; // calls so far
 };
 
 namespace {
@@ -248,6 +255,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   c->call = [c] { return c->all->joined == static_cast<int>(c->all->ranks.size()); };
   return c->state = ncclInProgress; // as NCCL does even if all ranks have joined
 }
+/// As NCCL, blocks until all ranks have joined.
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t begun = ncclCommInitRankConfig(comm, size, id, rank, &config);
+  if (begun != ncclInProgress) return begun;
+  for (;; std::this_thread::yield()) {
+    const auto lock = cuda_double::lock();
+    if ((*comm)->call()) return (*comm)->state = ncclSuccess;
+  }
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   const auto lock = cuda_double::lock();
   if (const ncclResult_t error = begin_call(); error != ncclSuccess) return error;
@@ -318,6 +336,30 @@ ncclResult_t ncclAllGather(const void* from, void* to, std::size_t bytes, ncclDa
   }
   const ncclResult_t ended = ncclGroupEnd();
   return added != ncclSuccess ? added : ended;
+}
+/// Only sums of floats.
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+  const auto lock = cuda_double::lock();
+  if (type != ncclFloat || op != ncclSum) die("an allreduce is not a sum of floats");
+  if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) return error;
+  const std::size_t bytes = count * sizeof(float);
+  if (!cuda_double::is_accessible(from, bytes) || !cuda_double::is_accessible(to, bytes)) return ncclInvalidArgument;
+  auto& all = comm->all->reductions;
+  if (comm->reductions == all.size()) all.push_back(std::make_shared<reduction>(reduction{std::vector<float>(count)}));
+  const std::shared_ptr<reduction> r = all[comm->reductions++];
+  if (r->sum.size() != count) die("the ranks of an allreduce have different counts");
+  const auto begin = [=, ranks = comm->all->ranks.size(), waits = std::make_shared<bool>(false)] {
+    if (!std::exchange(*waits, true)) {
+      std::vector<float> mine(count);
+      cuda_double::copy(mine.data(), from, bytes);
+      for (std::size_t i = 0; i < count; ++i) r->sum[i] += mine[i];
+      ++r->begun;
+    }
+    return r->begun == ranks;
+  };
+  cuda_double::put_when(stream, begin, [=] { cuda_double::copy(to, r->sum.data(), bytes); });
+  return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
   const auto lock = cuda_double::lock();

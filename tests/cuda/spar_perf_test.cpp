@@ -3,8 +3,13 @@
 // of a double of the CUDA runtime.
 #include "runtime_double.hpp"
 
+#ifdef SPAR_WITH_NCCL
+#include <nccl.h> // before the language of kernels
+#endif
+
 #include "on_host.hpp"
 
+#include "../../tools/spar_perf/count_device_calls.hpp"
 #include "../../tools/spar_perf/device_systems.cuh"
 #include "../../tools/spar_perf/measurement.hpp"
 #include "../../tools/spar_perf/suite.hpp"
@@ -35,9 +40,14 @@ struct few_systems : device_systems<spar::threads> {
     using spar::storage::named_codec;
     const auto there = std::make_shared<spar::perf::detail::systems_on_device<spar::threads>>(o, density, topology);
     there->add("ring", spar::ring{});
-    for (const char* const codec : {"none", "bf16", "half", "qsgd:8"})
+    for (const char* const codec : {"none", "bf16", "half", "qsgd:8", "zfp:8"})
       there->add_values(std::string("ring+") + codec, spar::compose(named_codec(codec), spar::ring{}));
     there->add("rec_doubling", spar::recursive_doubling{});
+    there->add_values("rec_doubling+zfp:8", spar::compose(named_codec("zfp:8"), spar::recursive_doubling{}));
+    there->add_values("two_shot+qsgd:8", spar::compose(named_codec("qsgd:8"), spar::two_shot{}));
+    using spar::storage::then, spar::storage::coo;
+    there->add_streams("dsar_qsgd8",
+                       spar::compose(then<coo, named_codec>{{}, named_codec("qsgd:8")}, spar::dsar_split{}));
     const spar::selector::threshold_reuse select{
         .k = there->k(), .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
     there->add_feedback("ok_topk", spar::compose(select, spar::balanced_owners{.tau = o.tau}));
@@ -48,7 +58,10 @@ struct few_systems : device_systems<spar::threads> {
 class spar_perf_on_device : public testing::Test {
  protected:
   void SetUp() override {
-    on_host::put = cuda_double::put;
+    on_host::put = [](cudaStream_t stream, std::function<void()> kernel) {
+      cudaLaunchKernelExC(nullptr, nullptr, nullptr); // where it would be counted
+      cuda_double::put(stream, std::move(kernel));
+    };
     cuda_double::let_peers_reach_each_other(true);
   }
   void TearDown() override { on_host::put = nullptr; }
@@ -112,6 +125,9 @@ TEST_F(spar_perf_on_device, dense_values) {
               {"ring+bf16", "device"},
               {"ring+half", "device"},
               {"ring+qsgd:8", "device"},
+              {"ring+zfp:8", "device"},
+              {"rec_doubling+zfp:8", "device"},
+              {"two_shot+qsgd:8", "device"},
               {"dense", "staged"},
               {"ring+bf16+p2p", "staged"}});
 }
@@ -121,10 +137,47 @@ TEST_F(spar_perf_on_device, selected_entries) {
                  {"ok_topk", "device"},
                  {"ring", "entries"},
                  {"sparcml", "entries"},
-                 {"dsar_qsgd8", "entries"},
                  {"gtopk", "entries"},
                  {"gaussiank", "device"}});
 }
+
+/// On the device, rounding errors return to the residual, so that other entries are selected from the second call on.
+TEST_F(spar_perf_on_device, quantised_blocks) {
+  const std::vector<row> found = rows(0.3, {"dsar_qsgd8", "dsar_split"}, true);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].memory, "device");
+  EXPECT_TRUE(found[0].correct()) << found[0].measured.max_error << " > " << found[0].measured.error_bound;
+  EXPECT_GT(found[0].measured.largest.compressions, 0U);
+  EXPECT_LT(found[0].measured.largest.bytes_sent, found[1].measured.largest.bytes_sent);
+}
+
+TEST_F(spar_perf_on_device, calls_of_the_runtime) {
+  const std::vector<row> found = rows(1, {"ring", "dense", "ring+bf16"}, true);
+  ASSERT_EQ(found.size(), 3U);
+  const auto calls = [&](std::size_t s) { return found[s].measured.device.value_or(device_calls{}); };
+  const auto rank_calls = static_cast<std::uint64_t>(ranks) * 3; // of the ranks in the iterations
+  EXPECT_EQ(calls(0).launches, rank_calls * (ranks - 1));        // one for each block that a rank reduces
+  EXPECT_EQ(calls(0).waits, 0U);
+  EXPECT_EQ(calls(1).launches, 0U);
+  EXPECT_GE(calls(1).waits, rank_calls); // for the copy to the host
+  EXPECT_GT(calls(2).launches, calls(0).launches);
+  EXPECT_GE(calls(2).waits, rank_calls); // bfloat16 may refuse a piece
+  EXPECT_FALSE(rows(1, {"ring"}, false)[0].measured.device);
+}
+
+#ifdef SPAR_WITH_NCCL
+TEST_F(spar_perf_on_device, nccl) {
+  const std::vector<row> found = rows(1, {"ring", "nccl"}, true);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[1].memory, "device");
+  EXPECT_TRUE(found[1].correct());
+  EXPECT_FALSE(found[1].measured.counted);
+  EXPECT_FALSE(found[1].bound_bytes);
+  ASSERT_TRUE(found[1].measured.device);
+  EXPECT_EQ(found[1].measured.device->waits, 0U);
+  EXPECT_THROW(rows(1, {"ring", "nccl"}, false), missing);
+}
+#endif
 
 /// A stand-in for MPI_Allreduce among the threads.
 TEST_F(spar_perf_on_device, mpi_is_staged) {
@@ -163,9 +216,11 @@ TEST_F(spar_perf_on_device, command_line) {
   const auto expect = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   };
-  for (const char* const part : {"# values in device memory", "ring          device", "mine          staged"})
+  for (const char* const part :
+       {"# values in device memory", "launches  graphs   waits", "ring          device", "mine          staged"})
     expect(table, part);
-  for (const char* const part : {R"("memory": "device")", R"("memory": "staged")", R"("correct": true)"})
+  for (const char* const part : {R"("memory": "device")", R"("memory": "staged")", R"("correct": true)",
+                                 R"("launches": 3.0)", R"("graph_launches": 0.0)", R"("host_waits": 0.0)"})
     expect(written.str(), part);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "options.hpp"
+#include "report.hpp"
 #include "systems.hpp"
 
 #include <spar/topology/tree.hpp>
@@ -11,6 +12,10 @@
 #include <vector>
 
 namespace spar::perf {
+
+/// What this thread's rank has asked of the CUDA runtime. Counted only in programs with count_device_calls.hpp.
+inline thread_local device_calls calls_of_device;
+inline bool counts_device_calls = false;
 
 class device_memory {
  public:

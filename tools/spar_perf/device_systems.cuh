@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The systems on values in device memory: `suite().add_device(std::make_shared<device_systems<spar::threads>>())`.
-// Compile with nvcc.
+// Compile with nvcc, and with SPAR_WITH_NCCL for the system nccl.
 #pragma once
 
 #include "device_memory.hpp"
 #include "measured_net.hpp"
 #include "systems.hpp"
 #include "text_systems.hpp"
+
+#ifdef SPAR_WITH_NCCL
+#include "nccl_allreduce.hpp"
+#endif
 
 #include <spar/cuda.hpp>
 #include <spar/cuda/memory.hpp>
@@ -142,6 +146,13 @@ class device_rank {
     if (!kernels_) kernels_.emplace(net_->wrapped<Net>());
   }
   [[nodiscard]] spar::on_device<Net>& kernels() { return *kernels_; }
+#ifdef SPAR_WITH_NCCL
+  /// Collective among all ranks.
+  void allow_nccl() {
+    if (!nccl_) nccl_.emplace(net_->wrapped<Net>());
+  }
+  [[nodiscard]] nccl_allreduce& nccl() { return *nccl_; }
+#endif
   [[nodiscard]] spar::staged<measured_net>& staged() noexcept { return staged_; }
 
   /// Copies the input of a call to the device, and waits for the copy.
@@ -177,6 +188,9 @@ class device_rank {
   std::vector<float> residual_;
   spar::staged<measured_net> staged_;
   std::optional<spar::on_device<Net>> kernels_;
+#ifdef SPAR_WITH_NCCL
+  std::optional<nccl_allreduce> nccl_;
+#endif
 };
 
 /// A call on values in device memory, and the residual that it keeps there, if any.
@@ -222,16 +236,14 @@ class systems_on_device : public registry_base<float, std::uint32_t> {
     const auto plan = keep(make(topology(), planned(name)));
     add(std::move(name), spar::flexreduce(*plan));
   }
-  /// The streams are selected from dense values, with error feedback. A storage that rounds would also return rounding
-  /// errors to the residual, which spar_perf's calls on host memory do not, so it is left out.
+  /// The streams are selected from dense values, with error feedback. A codec of the sum's blocks also returns its
+  /// rounding errors to the residual, which spar_perf's calls on host memory do not.
   template <class Given>
   void add_streams(std::string name, Given given, double /*relative_error*/ = 0) {
     auto algorithm = spar::detail::as_algorithm(std::move(given));
     if constexpr (spar::detail::reduces_streams_on_device<decltype(algorithm), float>) {
-      if constexpr (spar::storage::is_exact<decltype(algorithm.store)>) {
-        const spar::selector::exact_topk select{.k = k()};
-        add_feedback(std::move(name), spar::compose(select, algorithm.store, algorithm.over, algorithm.by));
-      }
+      const spar::selector::exact_topk select{.k = k()};
+      add_feedback(std::move(name), spar::compose(select, algorithm.store, algorithm.over, algorithm.by));
     }
   }
   template <class Algorithm>
@@ -295,6 +307,8 @@ class device_systems : public device_memory {
       entry& system = systems[s];
       if (system.is_mpi) {
         place_mpi(system, mpi);
+      } else if (o.systems[s] == nccl_system) {
+        place_nccl(system);
       } else if (system.partial) {
         throw missing("partial systems such as " + system.name + " reduce values in host memory only");
       } else if (const auto* const make = there->find(o.systems[s])) {
@@ -315,8 +329,10 @@ class device_systems : public device_memory {
   static spar::task<call_cost> measure_call(measured_net& net, Call call, bool counted) {
     rank& own = rank::of(net);
     call_cost cost;
+    calls_of_device = {};
     const double start = net.now();
     call(own, net);
+    if (counts_device_calls) cost.device = calls_of_device;
     own.wait();
     cost.seconds = net.now() - start;
     cost.counted = counted;
@@ -402,6 +418,18 @@ class device_systems : public device_memory {
     };
   }
 
+  static void place_nccl(entry& system) {
+#ifdef SPAR_WITH_NCCL
+    system.memory = "device";
+    system.on_rank = [] {
+      on_rank made = on_values([](rank& own, measured_net&) { own.nccl()(own.values()); }, no_residual, false);
+      made.open = [](measured_net& net) { rank::of(net).allow_nccl(); };
+      return made;
+    };
+#else
+    throw missing("system " + system.name + " is ncclAllReduce: compile spar_perf with SPAR_WITH_NCCL, and link NCCL");
+#endif
+  }
   static void place_mpi(entry& system, const mpi_allreduce& reduce) {
     system.memory = "staged";
     const bool direct = detail::mpi_takes_device_memory();

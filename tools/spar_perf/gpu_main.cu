@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // spar_perf_gpu: spar_perf that also measures values in device memory. Compile with nvcc.
+#include "count_device_calls.hpp"
 #include "device_systems.cuh"
 #include "suite.hpp"
 

@@ -38,7 +38,8 @@ double least_bytes(const workload& w, const system_entry<T, Index>& system, cons
 }
 
 /// The systems that `--systems` names, in the same order, under the names that they have in the output. Throws
-/// `usage_error` for a name that is not registered for the type, and `missing` for "mpi" in a build without MPI.
+/// `usage_error` for a name that is not registered for the type, and `missing` for "mpi" in a build without MPI, and
+/// for "nccl" on values in host memory.
 template <class T, class Index>
 [[gnu::cold]] std::vector<system_entry<T, Index>> choose(const registry<T, Index>& all, const options& o) {
   std::vector<system_entry<T, Index>> chosen;
@@ -51,6 +52,7 @@ template <class T, class Index>
       for (const auto& e : entries) known += " " + e.name;
       if (name == "mpi")
         throw missing("system mpi is MPI_Allreduce: use --transport mpi in a spar_perf built with MPI");
+      if (name == nccl_system) throw missing("system nccl is ncclAllReduce: use --memory device");
       throw usage_error("there is no system '" + name + "' for " + o.type + "; there are:" + known);
     }
     chosen.push_back(*found);
@@ -142,6 +144,7 @@ inline void note_cost(record& r, const call_cost& call) {
   r.counted = call.counted;
   for (const auto count : counts) r.largest.*count = std::max(r.largest.*count, call.cost.*count);
   r.total += call.cost;
+  if (call.device) (r.device ? *r.device : r.device.emplace()) += *call.device;
 }
 /// Adds where the time of a traced call went on one rank. The computations in the trace include a selection inside the
 /// call.
@@ -207,7 +210,7 @@ std::vector<row> rows_of(const std::vector<system_entry<T, Index>>& systems, std
     r.vector_bytes = static_cast<double>(w.n) * sizeof(T);
     r.density = density;
     r.measured = std::move(records[s]);
-    if (!systems[s].partial && !systems[s].is_mpi) r.bound_bytes = least_bytes(w, systems[s], r.measured);
+    if (!systems[s].partial && r.measured.counted) r.bound_bytes = least_bytes(w, systems[s], r.measured);
     r.model_seconds = systems[s].model_seconds;
     r.plan_calls = systems[s].plan_calls;
     if (sums && !is_balanced(systems[s], w)) {

@@ -99,6 +99,11 @@ inline void combine(measured_net& net, record& r, std::uint64_t hash) {
     r.phases->calls *= net.size();
     r.phases->average();
   }
+  if (r.device) {
+    std::array<std::uint64_t, 3> calls{r.device->launches, r.device->graph_launches, r.device->waits};
+    spar::allreduce(net, std::span<std::uint64_t>(calls), any_size);
+    r.device = device_calls{calls[0], calls[1], calls[2]};
+  }
   r.same_bits = largest[0] == ~largest[1];
   for (std::size_t i = 0; i < counts.size(); ++i) {
     r.largest.*counts[i] = largest[i + 2];

@@ -140,6 +140,18 @@ verdict exactly(double ratio) {
   return {exact, exact, exact};
 }
 
+constexpr std::pair<const char*, std::uint64_t device_calls::*> device_members[] = {
+    {"launches", &device_calls::launches},
+    {"graph_launches", &device_calls::graph_launches},
+    {"host_waits", &device_calls::waits}};
+
+/// The mean over the ranks and calls, if they are counted.
+std::optional<double> device_mean(const row& r, std::uint64_t device_calls::* which) {
+  if (!r.measured.device) return std::nullopt;
+  const double calls = static_cast<double>(r.measured.seconds.size()) * r.work.ranks;
+  return static_cast<double>((*r.measured.device).*which) / calls;
+}
+
 /// The number of words of 4 bytes, as a JSON integer if it is whole.
 nlohmann::ordered_json words(std::uint64_t bytes) {
   if (bytes % 4 == 0) return bytes / 4;
@@ -190,6 +202,17 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
     const auto mean = [](std::optional<double> bits) { return bits ? fmt::format("{:.2f}", *bits) : "-"; };
     return coded ? fmt::format("{:>12}{:>12}", mean(index_bits(r)), mean(value_bits(r))) : "";
   };
+  const bool asked = std::any_of(rows.begin(), rows.end(), [](const row& r) { return r.measured.device.has_value(); });
+  const auto asked_titles = [&] { return asked ? fmt::format("{:>10}{:>8}{:>8}", "launches", "graphs", "waits") : ""; };
+  const auto asked_text = [&](const row& r) {
+    if (!asked) return std::string();
+    const auto each = [&](std::uint64_t device_calls::* which) {
+      const std::optional<double> mean = device_mean(r, which);
+      return mean ? fmt::format("{:.4g}", *mean) : "-";
+    };
+    return fmt::format("{:>10}{:>8}{:>8}", each(&device_calls::launches), each(&device_calls::graph_launches),
+                       each(&device_calls::waits));
+  };
   const auto memory_text = [&](const std::string& memory) { return o.on_device ? fmt::format("{:<8}", memory) : ""; };
   if (o.on_device) {
     fmt::format_to(
@@ -197,6 +220,10 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
              "work is done there,\n# entries if the selected entries are reduced on the host, staged if the vector "
              "is copied to the host and back\n");
   }
+  if (asked)
+    fmt::format_to(out,
+                   "# launches, graphs, waits: of kernels and CUDA graphs, and of the host for the device, a rank and "
+                   "call, the mean\n");
   fmt::format_to(
       out,
       "# time: median over {} iterations, after {} of warm-up, of the slowest rank's time; MB sent: payload of the "
@@ -206,11 +233,12 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
       rows.front().measured.seconds.size(), o.warmup, to, 100 * confidence,
       again ? "; / before: the ratio to the earlier run" : "",
       coded ? "\n# bits/index, bits/value: of the indices and values that a stream codec has encoded" : "");
-  fmt::format_to(
-      out, "{:<{}}{}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n", "system",
-      name_width(rows), memory_text("memory"), "n", "density", "nnz_in", "nnz_out", "messages", "MB sent",
-      bits_titles(), "x bound", "bus GB/s", "time", "(min .. max)", "/ " + to, ratio_width(to), "(interval)", "verdict",
-      again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
+  fmt::format_to(out,
+                 "{:<{}}{}{:>12}{:>10}{:>11}{:>11}{:>9}{:>11}{}{:>9}{:>10}{:>12}  {:<26}{:>{}}  {:<20}{:<13}{}{}\n",
+                 "system", name_width(rows), memory_text("memory"), "n", "density", "nnz_in", "nnz_out", "messages",
+                 "MB sent", bits_titles() + asked_titles(), "x bound", "bus GB/s", "time", "(min .. max)", "/ " + to,
+                 ratio_width(to), "(interval)", "verdict",
+                 again ? fmt::format("{:>9}  {:<20}{:<13}", "/ before", "(interval)", "verdict") : "", "correct");
   for (const row& r : rows) {
     const record& m = r.measured;
     const spread s = spread_of(m.seconds);
@@ -223,8 +251,8 @@ std::string to_table(const std::vector<row>& rows, const options& o, const std::
         out, "{:<{}}{}{:>12}{:>10g}{:>11}{:>11}{:>9}{:>11}{}{:>9}{:>10.3g}{:>12}  {:<26}{:>{}.3f}  {:<20}{:<13}{}{}\n",
         r.system, name_width(rows), memory_text(r.memory), r.work.n, r.density, r.work.k, m.nnz_out,
         m.counted ? fmt::to_string(m.largest.messages_sent) : "-",
-        m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-", bits_text(r),
-        bound_text(r), bus_bandwidth(r) / 1e9, time_text(s.median),
+        m.counted ? fmt::format("{:.4g}", static_cast<double>(m.largest.bytes_sent) / 1e6) : "-",
+        bits_text(r) + asked_text(r), bound_text(r), bus_bandwidth(r) / 1e9, time_text(s.median),
         fmt::format("({} .. {})", time_text(s.lowest), time_text(s.highest)), r.against_reference.ratio,
         ratio_width(to), itself ? "" : interval_text(r.against_reference), itself ? "-" : r.against_reference.text(),
         again ? verdict_text(r.against_before) : "", correct_text(r, o));
@@ -321,6 +349,10 @@ nlohmann::ordered_json to_json(const row& r, const options& o, const std::string
   const auto if_coded = [](std::optional<double> bits) { return bits ? json(*bits) : json(); };
   x["bits_index"] = if_coded(index_bits(r));
   x["bits_value"] = if_coded(value_bits(r));
+  for (const auto& [name, which] : device_members) {
+    const std::optional<double> mean = device_mean(r, which);
+    x[name] = mean ? json(*mean) : json();
+  }
   x["codec_seconds"] = if_counted(spread_of(m.codec_seconds).median);
   const auto busiest = std::max_element(m.root_link_bytes.begin(), m.root_link_bytes.end());
   x["root_link_bytes"] =

@@ -20,6 +20,18 @@
 
 namespace spar::perf {
 
+/// What a rank has asked of the CUDA runtime.
+struct device_calls {
+  std::uint64_t launches = 0;       ///< kernels
+  std::uint64_t graph_launches = 0; ///< of CUDA graphs
+  std::uint64_t waits = 0;          ///< of the host for the device: events that it polls or awaits, and streams
+
+  device_calls& operator+=(const device_calls& more) {
+    launches += more.launches, graph_launches += more.graph_launches, waits += more.waits;
+    return *this;
+  }
+};
+
 /// The measurements of one system: first of one rank, then combined over all ranks.
 struct record {
   std::vector<double> seconds;        ///< of each iteration; combined: the slowest rank's
@@ -31,6 +43,8 @@ struct record {
 
   /// Payload of all calls and ranks over each link below the tree's root: for each link, up and then down.
   std::vector<std::uint64_t> root_link_bytes{};
+
+  std::optional<device_calls> device{}; ///< sum over all calls and ranks, if they are counted
 
   std::uint64_t nnz_out = 0;       ///< nonzero entries of the result, the largest number of any call
   std::uint64_t total_nnz_out = 0; ///< sum over all calls

@@ -25,6 +25,9 @@ set(spar_perf_types_sources measurement.cpp typed_double.cpp typed_float.cpp typ
 set(spar_perf_suite_sources run_sim.cpp run_threads.cpp suite.cpp)
 set(spar_perf_mpi_sources run_mpi.cpp suite.cpp)
 set(spar_perf_ucx_sources run_ucx.cpp suite.cpp)
+# What programs with count_device_calls.hpp wrap.
+set(spar_perf_device_calls cudaLaunchKernelExC __cudaLaunchKernel cudaLaunchKernel cudaGraphLaunch cudaEventRecord
+    cudaEventQuery cudaEventSynchronize cudaStreamSynchronize)
 # Kernels of policies alone, which need Google Benchmark.
 set(spar_perf_kernels_sources kernels/contract.cpp kernels/inputs.cpp kernels/kernels.cpp kernels/table.cpp
     machine.cpp units.cpp verdict.cpp)

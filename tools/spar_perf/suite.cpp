@@ -50,6 +50,7 @@ constexpr int usage = 2, something_missing = 77, was_interrupted = 130;
 void print_lists(const spar::perf::own_systems& own) {
   std::printf("systems: %s", std::string(spar::perf::system_names).c_str());
   if (std::string_view(surroundings::transport) == "mpi") std::printf(" mpi");
+  if (own.device() != nullptr) std::printf(" nccl");
   for (const auto& name : own.names()) std::printf(" %s", name.c_str());
   std::printf("\npartial systems (append +SYSTEM to choose the allreduce that they run): %s",
               std::string(spar::perf::partial_names).c_str());
@@ -66,7 +67,8 @@ void print_lists(const spar::perf::own_systems& own) {
 void check_names(const std::vector<std::string>& own) {
   std::vector<std::string> known;
   for (const std::string& name : own) {
-    const bool meaning = name == "mpi" || spar::perf::parse_partial(name) || spar::perf::is_composition(name);
+    const bool meaning = name == "mpi" || name == spar::perf::nccl_system || spar::perf::parse_partial(name) ||
+                         spar::perf::is_composition(name);
     if (meaning || std::find(known.begin(), known.end(), name) != known.end())
       throw spar::perf::usage_error("the name '" + name +
                                     "' of a system of this program is already in use; choose another");

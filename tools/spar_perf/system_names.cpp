@@ -58,11 +58,12 @@ bool is_composition(const std::string& name) {
 void check_system(const std::string& system, const std::vector<std::string>& own) {
   const std::optional<partial_name> partial = parse_partial(system);
   const std::string& name = partial ? partial->inner : system;
-  if (std::find(own.begin(), own.end(), name) != own.end() || (!partial && name == "mpi")) return;
+  const bool foreign = name == "mpi" || name == nccl_system;
+  if (std::find(own.begin(), own.end(), name) != own.end() || (!partial && foreign)) return;
   try {
     check_text(name);
   } catch (const invalid_argument& e) {
-    std::string others = ", mpi, and the partial systems " + std::string(partial_names);
+    std::string others = ", nccl, mpi, and the partial systems " + std::string(partial_names);
     for (const std::string& each : own) others = ", " + each + others;
     const bool is_of_system = std::string_view(e.what()).starts_with("unknown system");
     throw usage_error((partial ? system + ": " : "") + e.what() + (is_of_system && !partial ? others : "") +

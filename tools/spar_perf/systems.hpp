@@ -9,6 +9,8 @@
 #include "options.hpp"
 #include "partial_name.hpp"
 #include "registry_base.hpp"
+#include "report.hpp"
+#include "system_names.hpp"
 
 #include <spar/model/flex_cost.hpp>
 #include <spar/spar.hpp>
@@ -55,6 +57,7 @@ struct call_cost {
   double seconds = 0;
   bool counted = false; ///< whether `cost` is known
   spar::statistics cost;
+  std::optional<device_calls> device{};   ///< of a system on values in device memory, if they are counted
   std::optional<double> select_seconds{}; ///< part of `seconds` for selection, if the system reports it
   bool selects_inside = false; ///< whether the collective itself selects, so that a trace shows this as a computation
   int active = 0;              ///< of a partial system: number of ranks whose own call is in the result
@@ -303,6 +306,11 @@ class registry : public registry_base<T, Index> {
     entries_.back().is_mpi = true;
   }
 
+  /// Adds ncclAllReduce, which only `device_memory` can call.
+  void add_nccl() {
+    entries_.push_back({std::string(nccl_system), true, false, 0, k(), [] { return on_rank{}; }});
+  }
+
   void add(entry system) { entries_.push_back(std::move(system)); }
 
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
@@ -310,11 +318,12 @@ class registry : public registry_base<T, Index> {
  private:
   static std::span<const T> no_residual() { return {}; }
 
+  // In parentheses, because nvcc 13.0 takes the commas for those between variables.
   template <class Algorithm>
   static constexpr bool takes_streams =
-      spar::stream_allreduce<std::remove_cv_t<Algorithm>, measured_net, T, Index, spar::sum>;
+      (spar::stream_allreduce<std::remove_cv_t<Algorithm>, measured_net, T, Index, spar::sum>);
   template <class Algorithm>
-  static constexpr bool takes_values = spar::dense_allreduce<std::remove_cv_t<Algorithm>, measured_net, T, spar::sum>;
+  static constexpr bool takes_values = (spar::dense_allreduce<std::remove_cv_t<Algorithm>, measured_net, T, spar::sum>);
   template <bool Takes>
   static constexpr void check_takes() {
     static_assert(Takes || !has_partial<T, Index>,

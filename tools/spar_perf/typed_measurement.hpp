@@ -26,6 +26,7 @@ class typed_measurement : public measurement {
     register_texts(all_);
     register_partial(all_);
     if (what.mpi) all_.add_mpi(what.mpi);
+    if (options_.on_device) all_.add_nccl();
     systems_ = choose(all_, options_);
     if (options_.on_device) {
       if constexpr (has_partial<T, Index>)
