@@ -8,6 +8,7 @@ parameters; "embedding" classifies made-up bags of 64 words with a sparse embedd
 Systems: "dense" (gloo), "fp16", "powersgd" (rank 2), "ok_topk", "topk" (1 %), "two_shot" (8 bits), "eager" or
 "eager:quorum:3" (steps that do not wait for late ranks), or the text of any composition such as "ring+bf16". A sparse
 embedding is reduced by gloo's COO allreduce with "dense", by spar with its own systems.
+MB/step is what the interfaces of rank 0's host send to other hosts: 0 if all ranks run on one host.
 """
 
 import argparse

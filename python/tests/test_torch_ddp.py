@@ -79,6 +79,9 @@ class HookTest(unittest.TestCase):
     def test_views_and_unused_parameters(self):
         self.assert_same_as_ddp({"gradient_as_bucket_view": True, "find_unused_parameters": True})
 
+    def test_static_graph(self):
+        self.assert_same_as_ddp({"static_graph": True})
+
     def test_residuals_survive_rebuilt_buckets_and_a_checkpoint(self):
         ranks.run(2, lossless_in_the_long_run)
 

@@ -4,10 +4,12 @@
 import gc
 import threading
 import time
+import types
 import unittest
 import weakref
 
 import torch
+import torch.distributed as dist
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from values import HAS_HALF
 
@@ -322,6 +324,13 @@ class ReductionTest(unittest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, text):
                 call()
+        values, mesh = torch.ones(2), types.SimpleNamespace(rank=lambda: 1, size=lambda: 2)
+        for op, text in (
+            (dist.ReduceOp.MAX, "operation is .*MAX.*; expected ReduceOp.SUM or ReduceOp.AVG"),
+            (dist.ReduceOp.SUM, "this rank is 1 of the 2 ranks of the mesh, but 0 of the 1 of the communicator"),
+        ):
+            with self.assertRaisesRegex(ValueError, text):
+                spar.torch.ReduceScatter(comm)(values, values, mesh, op)
         layer = torch.nn.Linear(2, 2)
         for exclude, text in ((layer.bias, "Parameter"), (layer, "Linear"), ("bias", "str"), (["bias"], "'bias'")):
             with self.assertRaisesRegex(TypeError, f"exclude has {text}; expected parameters"):
