@@ -93,6 +93,11 @@ class nccl_stream {
   void all_gather(std::byte* all, std::size_t bytes, cudaStream_t stream) {
     put([&] { comm_.all_gather(all, bytes, rank(), stream); });
   }
+  /// Puts an exchange into `stream`: the `bytes` bytes at `out + r * bytes` go to each other rank r, and those of rank
+  /// r come to `in + r * bytes`. Throws what `wait` throws.
+  void exchange(const std::byte* out, std::byte* in, std::size_t bytes, cudaStream_t stream) {
+    put([&] { comm_.exchange(out, in, bytes, rank(), size(), stream); });
+  }
 
   /// Runs `work()`. If it throws, or if the communicator has failed, aborts, so that the work in all streams ends.
   template <class Work>

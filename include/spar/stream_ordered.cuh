@@ -5,6 +5,7 @@
 
 #include <spar/collective/basic/barrier.hpp>
 #include <spar/cuda/values/ordered.cuh>
+#include <spar/cuda/values/ordered_ok_topk.cuh>
 #include <spar/cuda/values/ordered_topka.cuh>
 #include <spar/cuda_feedback.cuh>
 #include <spar/nccl_stream.hpp>
@@ -26,6 +27,10 @@ template <kernel::ranked T, index_type Index>
 struct ordered_calls<topka_allreduce, T, Index> {
   using type = ordered_topka<T, Index>;
 };
+template <kernel::ranked T, index_type Index>
+struct ordered_calls<ok_topk_allreduce<>, T, Index> {
+  using type = ordered_ok_topk<T, Index>;
+};
 
 /// A call by which the ranks agree on the options of a composition before they use them.
 template <class Composition>
@@ -43,6 +48,8 @@ struct ordered_agreement : dissemination_barrier {
 struct padding_report {
   std::uint64_t selected = 0;   ///< the entries that this rank has sent in the last call
   std::uint64_t room = 0;       ///< those for which its message had room; what is not used travels as padding
+  std::uint64_t stayed = 0;     ///< selected entries that had no room, in all calls: they stay in the residual
+  std::uint64_t dropped = 0;    ///< sums of this rank's block that had no room, in all calls: their values return
   std::uint64_t bytes_sent = 0; ///< the bytes that a rank sends in each call, whatever it has selected
 };
 
@@ -53,18 +60,25 @@ struct padding_report {
 /// may be captured: the graph of a stream repeats the call on the values that are then in the memory of the captured
 /// one.
 ///
-/// `Composition` is `topka_allreduce`. `Net` is the wrapped communicator of an `nccl_stream`, which must outlive this
-/// object. One object for each rank, used by one thread at a time. All ranks must put the calls of all their objects
-/// into streams in the same order, those of one object into one stream or in an order that the program makes by events.
-/// Experimental: no GPU has run it.
+/// `Composition` is `topka_allreduce`, or `ok_topk_allreduce<>`, whose calls in a stream use the thresholds and the
+/// boundaries of the last checked call: the first call must be a checked one, and later ones, which all ranks make
+/// together, find new ones. There, what has no room in a message stays in the residual, and the bits are those of
+/// `device_feedback` only if that would neither search nor count first, for up to 16 ranks. `Net` is the wrapped
+/// communicator of an `nccl_stream`, which must outlive this object. One object for each rank, used by one thread at a
+/// time. All ranks must put the calls of all their objects into streams in the same order, those of one object into one
+/// stream or in an order that the program makes by events. Experimental: no GPU has run it.
 template <communicates Net, class Composition, kernel::ranked T = float, index_type Index = std::uint32_t,
           class Op = sum>
 class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   using base = device_feedback<T, Composition, Index>;
   static_assert(
       requires { typename detail::ordered_calls<Composition, T, Index>::type; },
-      "a stream_ordered_feedback runs topka_allreduce; for other compositions, use device_feedback");
+      "a stream_ordered_feedback runs topka_allreduce and ok_topk_allreduce<>; for other compositions, use "
+      "device_feedback");
   using calls_type = typename detail::ordered_calls<Composition, T, Index>::type;
+  /// Whether calls in a stream use what a checked call has found.
+  static constexpr bool uses_state =
+      requires(const calls_type& calls, const typename Composition::state& found) { calls.is_ready(found); };
 
  public:
   /// Prepares calls on n values of the composition `algorithm` with the operation `op`, and allocates their memory;
@@ -73,7 +87,7 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   stream_ordered_feedback(nccl_stream<Net>& net, std::uint64_t n, Composition algorithm, Op op = {})
       : base(std::move(algorithm)), net_(&net), n_(valid_length(net, n, op)), op_(op),
         calls_(detail::or_abort(net.control(), [&] { return calls_type(net.size(), n, this->algorithm_); })),
-        state_(detail::or_abort(net.control(), [] { return detail::ordered_state(); })) {
+        host_(detail::or_abort(net.control(), [] { return detail::ordered_host_memory(); })) {
     detail::or_abort(net.control(), [&] { this->store_.begin_with_zeros(n); });
     const detail::ordered_agreement<Composition> agreement(this->algorithm_);
     run_collective(net.control(), signature_of<T, Index, Op>(n, agreement, detail::options_of(op)), agreement);
@@ -86,15 +100,24 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   void operator()(device_span<T> x) {
     net_->device().check_span(net_->control(), "spar::stream_ordered_feedback", x);
     check_length(x.size);
+    if constexpr (uses_state) {
+      if (!calls_.is_ready(this->state_))
+        raise<invalid_argument>({"this spar::stream_ordered_feedback has no thresholds and boundaries for calls in a "
+                                 "stream: first make a checked call, with a spar::on_device"});
+    }
     refuse_reported();
-    net_->or_fail([&] { calls_(*net_, x, this->store_.residual_in_place(), state_.words(), op_); });
+    net_->or_fail([&] { calls_(*net_, x, this->store_.residual_in_place(), host_.words(), op_); });
   }
   /// The same by the way of `device_feedback`: `by` is an `on_device` or a communicator. Waits for the device.
   template <class By>
   void operator()(By& by, device_span<T> x) {
     check_length(x.size);
+    if constexpr (uses_state) this->change_state([](auto& now) { now.select.calls = now.by.calls = 0; });
     base::operator()(by, x, op_);
-    detail::or_abort(net_->control(), [&] { this->store_.return_residual(x.stream); });
+    detail::or_abort(net_->control(), [&] {
+      this->store_.return_residual(x.stream);
+      if constexpr (uses_state) calls_.renew(this->state_, host_, x.stream);
+    });
   }
   /// Not here: a call in flight would change the residual between calls in the stream.
   void start() = delete;
@@ -110,7 +133,12 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   [[nodiscard]] ordered_entries<T, Index> sum() const noexcept { return calls_.sum(); }
   /// What the last call whose work has ended has sent.
   [[nodiscard]] padding_report padding() const noexcept {
-    return {state_.read(state_.words().sent), calls_.room(), calls_.bytes_sent()};
+    const detail::ordered_words& words = host_.words();
+    return {.selected = host_.read(words.entries.sent),
+            .room = calls_.room(),
+            .stayed = host_.read(words.entries.stayed),
+            .dropped = host_.read(words.dropped),
+            .bytes_sent = calls_.bytes_sent()};
   }
 
  private:
@@ -127,13 +155,13 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   }
   /// Throws, and aborts, if calls have reported that their sums are of no use.
   void refuse_reported() {
-    const std::uint64_t too_many = state_.read(state_.words().too_many);
-    const std::uint64_t disordered = state_.read(state_.words().disordered);
+    const std::uint64_t too_many = host_.read(host_.words().too_many);
+    const std::uint64_t disordered = host_.read(host_.words().disordered);
     if (too_many == 0 && disordered == 0) return;
     net_->or_fail([&] {
       if (too_many > 0)
         raise<corrupt_message>({"a message of a call in a CUDA stream says that it has ", too_many,
-                                " entries, but it has room for ", calls_.room()});
+                                " entries, but it has room for ", calls_.message_room()});
       raise<corrupt_message>(
           {"the indices of a message of a call in a CUDA stream do not ascend, or are not below ", n_});
     });
@@ -143,7 +171,7 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   std::uint64_t n_;
   Op op_;
   calls_type calls_;
-  detail::ordered_state state_;
+  detail::ordered_host_memory host_;
 };
 
 /// Prepares calls on n values of T: `auto reduce = with_stream_ordered_feedback<double>(net, n, algorithm)`. Throws

@@ -352,8 +352,8 @@ TEST_F(beyond_32_bits, partition) {
   }
   std::uint64_t count = 0;
   const by_cut<float> keep{{magnitude_of(200.0F), 0, ties, ~std::size_t{0}}};
-  spar::detail::launch(detail::partition<float, std::uint64_t, by_cut<float>>, blocks, detail::partition_tile::threads,
-                       sizeof(detail::partition_tile::memory), nullptr,
+  spar::detail::launch(detail::partition<float, std::uint64_t, by_cut<float>, device_coo<float, std::uint64_t>>, blocks,
+                       detail::partition_tile::threads, sizeof(detail::partition_tile::memory), nullptr,
                        device_coo<float, std::uint64_t>{nullptr, x.data(), n}, begin, keep, kept_i.data(),
                        kept_v.data(), other_i.data(), other_v.data(), &count, words.data());
   std::vector<std::uint64_t> kept, others;
@@ -584,15 +584,16 @@ TEST_F(beyond_32_bits, merge_many) {
   const sparse_array<std::uint64_t> out_i(n), words(merge_many_words<float>(parts.size(), n));
   const sparse_array<float> out_v(n);
   std::uint64_t* const bounds = words.data() + spar::detail::tiles::words(windows);
-  spar::detail::launch(detail::find_windows<float, std::uint64_t>,
+  const detail::merged_range range{base, base + n};
+  spar::detail::launch(detail::find_windows<float, std::uint64_t, detail::merged_range>,
                        spar::detail::tiles_of((windows + 1) * parts.size(), window::threads), window::threads, 0,
-                       nullptr, parts.data(), parts.size(), windows, base, bounds);
+                       nullptr, parts.data(), parts.size(), range, bounds);
   EXPECT_EQ(bounds[windows * parts.size()], n);
   EXPECT_EQ(bounds[(windows - 2) * parts.size()], first);
   begin_late(words.data(), windows, last_blocks);
   std::uint64_t count = 0, wrong = 0;
-  spar::detail::launch(detail::merge_many<float, std::uint64_t, spar::sum>, windows, window::threads,
-                       sizeof(window::memory), nullptr, parts.data(), parts.size(), windows, base, base + n, bounds,
+  spar::detail::launch(detail::merge_many<float, std::uint64_t, spar::sum, detail::merged_range>, windows,
+                       window::threads, sizeof(window::memory), nullptr, parts.data(), parts.size(), range, bounds,
                        out_i.data(), out_v.data(), spar::sum{}, &count, &wrong, words.data());
   EXPECT_EQ(wrong, 0U);
   std::map<std::uint64_t, float> expected;

@@ -32,6 +32,11 @@ namespace spar::inline v0_1::kernel {
   template void start_merge_many<T, Index, sum>(const device_coo<T, Index>*, std::uint64_t, std::uint64_t,             \
                                                 std::uint64_t, Index*, T*, sum, std::uint64_t*, std::uint64_t*,        \
                                                 std::uint64_t*, cudaStream_t);                                         \
+  template void start_merge_many_in<T, Index, sum>(const std::uint64_t*, std::uint64_t, const device_coo<T, Index>*,   \
+                                                   std::uint64_t, Index*, T*, sum, std::uint64_t*, std::uint64_t*,     \
+                                                   std::uint64_t*, cudaStream_t);                                      \
+  template void start_take_at_least<T, Index>(T*, std::uint64_t, const magnitude<T>*, Index*, T*, std::uint64_t,       \
+                                              std::uint64_t*, std::uint64_t*, cudaStream_t);                           \
   template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
                                            std::uint64_t*, std::uint64_t*, cudaStream_t);
 
@@ -86,6 +91,18 @@ template void start_fill<double>(double*, std::uint64_t, double, cudaStream_t);
   template void start_list_messages<T, Index>(std::byte*, std::uint64_t, padded_message<T, Index>,                     \
                                               device_coo<T, Index>*, std::uint64_t, std::uint64_t*, std::uint64_t*,    \
                                               cudaStream_t);                                                           \
+  template void start_slice<T, Index>(const Index*, const T*, const std::uint64_t*, std::uint64_t,                     \
+                                      const std::uint64_t*, std::uint64_t, outgoing_messages<T, Index>, T*,            \
+                                      std::uint64_t*, slice_counts*, cudaStream_t);                                    \
+  template void start_write_message<T, Index>(const Index*, const T*, const std::uint64_t*, padded_message<T, Index>,  \
+                                              std::byte*, std::uint64_t*, cudaStream_t);                               \
+  template void start_join_messages<T, Index>(const device_coo<T, Index>*, std::uint64_t, std::uint64_t,               \
+                                              const std::uint64_t*, Index*, T*, std::uint64_t*, std::uint64_t*,        \
+                                              std::uint64_t*, cudaStream_t);                                           \
+  template void start_assign_unlisted<T, Index>(const Index*, const T*, const std::uint64_t*, std::uint64_t,           \
+                                                const Index*, const std::uint64_t*, T*, cudaStream_t);                 \
+  template void start_partition<T, Index, by_cut_at<T>>(const device_coo<T, Index>*, std::uint64_t, by_cut_at<T>,      \
+                                                        Index*, T*, std::uint64_t*, std::uint64_t*, cudaStream_t);     \
   template void start_assign_unlisted<T, Index>(const Index*, const T*, std::uint64_t, const Index*, std::uint64_t,    \
                                                 T*, cudaStream_t);                                                     \
   template void start_scatter<T, Index, sum>(const Index*, const T*, std::uint64_t, std::uint64_t, T*, sum,            \

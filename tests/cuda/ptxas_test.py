@@ -32,7 +32,7 @@ ROWS = {
     "`fill`:": ["fill_rows<float>"],
     "`write_entries`:": ["write_entries<float, uint32, *"],
     "`copy_entries`:": ["copy_entries<float, uint32>"],
-    "`assign_unlisted`:": ["assign_unlisted<float, uint32>"],
+    "`assign_unlisted`:": ["assign_unlisted<float, uint32, *"],
     "`scatter_assign`:": ["scatter_assign<float, uint32>"],
     "`scatter`:": ["scatter<float, uint32, sum>"],
     "`scatter_difference`:": ["scatter_difference<uint32>"],
@@ -46,7 +46,7 @@ ROWS = {
     "`count_reached`:": ["count_reached<float>"],
     "`moments`:": ["add_moments<values_to_add<float>*>"],
     "`merge` ": ["merge<float, uint32, sum>"],
-    "`merge_many` ": ["merge_many<float, uint32, sum>"],
+    "`merge_many` ": ["merge_many<float, uint32, sum, *"],
     "`coalesce`:": ["fold_repeated<float, uint32, sum>"],
     "QSGD, 8 bits: encode": ["qsgd_encode<8, float>"],
     "QSGD, 8 bits: decode": ["qsgd_decode<8, float>"],
@@ -55,8 +55,9 @@ ROWS = {
     "zfp, 8 bits a value: encode": ["zfp_encode<float>"],
     "zfp, 8 bits a value: decode": ["zfp_decode<float>"],
 }
-# Kernels that are small parts of those of a row.
-SHORT = {"empty_cut", "find_windows", "list_messages", "put_back", "take_sample"}
+# Kernels that are small parts of those of a row, or of calls in the order of a stream.
+SHORT = {"check_messages", "empty_cut", "find_windows", "join_messages", "list_messages", "pack_slices", "put_back",
+         "slice_entries", "take_sample", "write_message"}
 
 nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 if not Path(nvcc).exists():

@@ -26,6 +26,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -37,6 +38,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -52,11 +54,13 @@ std::size_t eager_bytes = 0;
 int failures = 0;
 bool prints = true; // of processes, the first one
 
-values gradient(spar::rank_t rank, int step) {
+/// The gradient of a step, by `fade` smaller than that of the step before.
+values gradient(spar::rank_t rank, int step, float fade = 1) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(step));
   std::normal_distribution<float> normal;
   values x(n);
-  for (float& v : x) v = normal(random);
+  const float scale = std::pow(fade, static_cast<float>(step));
+  for (float& v : x) v = normal(random) * scale;
   return x;
 }
 
@@ -144,11 +148,11 @@ std::vector<values> on_transport(Program program) {
 #endif
 }
 template <class Net, class Step>
-values steps_on_gpu(Net& net, Step step) {
+values steps_on_gpu(Net& net, Step step, float fade = 1) {
   on_gpu x;
   values all;
   for (int s = 0; s < steps; ++s) {
-    x.write(gradient(net.rank(), s));
+    x.write(gradient(net.rank(), s, fade));
     step(x.span());
     const values sum = x.read();
     all.insert(all.end(), sum.begin(), sum.end());
@@ -157,10 +161,10 @@ values steps_on_gpu(Net& net, Step step) {
   return all;
 }
 template <class Net, class Step>
-values steps_on_host(Net& net, Step step) {
+values steps_on_host(Net& net, Step step, float fade = 1) {
   values all;
   for (int s = 0; s < steps; ++s) {
-    values x = gradient(net.rank(), s);
+    values x = gradient(net.rank(), s, fade);
     step(std::span(x));
     all.insert(all.end(), x.begin(), x.end());
   }
@@ -218,33 +222,41 @@ void compare_feedback(const char* system, const Composition& algorithm) {
          }));
 }
 #ifdef SPAR_OVER_NCCL
-/// The same in the order of a CUDA stream; after the first step, the launches of a graph.
+/// The same with a checked call, and then the launches of a graph. The gradients fade, so that thresholds suit them.
 template <class Composition>
 void compare_in_stream(const char* system, const Composition& algorithm) {
+  constexpr float fade = 0.4F;
   report(system, on_host_net([&](host_net& control) {
+           spar::nccl net(control, {.eager_bytes = eager_bytes});
+           spar::on_device gpu(net);
            spar::nccl_stream order(control);
            auto reduce = spar::with_stream_ordered_feedback<float>(order, n, algorithm);
            cudaGraphExec_t exec = nullptr;
-           values all = steps_on_gpu(control, [&](spar::device_span<float> x) {
-             if (exec == nullptr) {
-               reduce(x); // loads the kernels
-               cudaGraph_t graph = nullptr;
-               check_cuda(cudaStreamBeginCapture(x.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-               reduce(x);
-               check_cuda(cudaStreamEndCapture(x.stream, &graph), "cudaStreamEndCapture");
-               check_cuda(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
-               check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+           const auto capture = [&](spar::device_span<float> x) {
+             cudaGraph_t graph = nullptr;
+             check_cuda(cudaStreamBeginCapture(x.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+             reduce(x);
+             check_cuda(cudaStreamEndCapture(x.stream, &graph), "cudaStreamEndCapture");
+             check_cuda(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+             check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+           };
+           bool checked = false;
+           const auto step = [&](spar::device_span<float> x) {
+             if (!std::exchange(checked, true)) {
+               reduce(gpu, x);
              } else {
+               if (exec == nullptr) capture(x);
                check_cuda(cudaGraphLaunch(exec, x.stream), "cudaGraphLaunch");
              }
              reduce.wait(x.stream);
-           });
+           };
+           values all = steps_on_gpu(control, step, fade);
            check_cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
            return all;
          }),
          on_host_net([&](host_net& net) {
            auto reduce = spar::with_error_feedback<float>(algorithm);
-           return steps_on_host(net, [&](auto x) { reduce(net, x); });
+           return steps_on_host(net, [&](auto x) { reduce(net, x); }, fade);
          }));
 }
 #endif
@@ -297,6 +309,8 @@ void compare_all() {
   compare_entries_on_host("Ok-Topk, on the host", ok_topk);
 #ifdef SPAR_OVER_NCCL
   compare_in_stream("TopkA, in a stream", spar::topka_allreduce{.select = largest});
+  compare_in_stream("Ok-Topk, in a stream",
+                    spar::ok_topk_allreduce<>{.select = {.k = n / 100, .period = steps, .epsilon = 0.9}});
 #endif
   compare_dense("ring", spar::ring{});
   compare_dense("ring, QSGD", compose(spar::storage::qsgd<8>{}, spar::ring{}));

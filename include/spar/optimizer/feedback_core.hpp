@@ -192,6 +192,14 @@ class feedback_core {
     make_room();
   }
 
+  /// Changes the state between two calls by `change(state)`; all ranks must make the same change.
+  template <class Change>
+  void change_state(Change change) {
+    check_idle();
+    change(state_);
+    hash_state();
+  }
+
   template <class Op>
   static constexpr void check_operation() {
     static_assert(

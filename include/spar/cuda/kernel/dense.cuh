@@ -159,11 +159,13 @@ struct unlisted_tile {
   Index list[room]; // a copy of the part, if it has at most `room` indices
 };
 
-template <class T, class Index>
+template <class T, class Index, class Count>
 __global__ void __launch_bounds__(unlisted_tile<Index>::threads)
-    assign_unlisted(const Index* indices, const T* values, std::uint64_t count, const Index* listed,
-                    std::uint64_t listed_count, T* dense) {
+    assign_unlisted(const Index* indices, const T* values, Count entries, const Index* listed, Count list_size,
+                    T* dense) {
   using tile = unlisted_tile<Index>;
+  const std::uint64_t count = entries_in(entries), listed_count = entries_in(list_size);
+  if (blockIdx.x * tile::entries >= count) return;
   constexpr unsigned rows = tile::rows;
   auto& shared = spar::detail::block_memory<tile>();
   const std::uint64_t first = blockIdx.x * tile::entries;
@@ -290,8 +292,18 @@ void start_assign_unlisted(const Index* indices, const T* values, std::uint64_t 
                            std::uint64_t listed_count, T* dense, cudaStream_t stream) {
   using tile = detail::unlisted_tile<Index>;
   if (count == 0) return;
-  spar::detail::launch(detail::assign_unlisted<T, Index>, spar::detail::tiles_of(count, tile::entries), tile::threads,
-                       sizeof(tile), stream, indices, values, count, listed, listed_count, dense);
+  spar::detail::launch(detail::assign_unlisted<T, Index, std::uint64_t>, spar::detail::tiles_of(count, tile::entries),
+                       tile::threads, sizeof(tile), stream, indices, values, count, listed, listed_count, dense);
+}
+/// The same for at most `most` entries; both counts are in device memory.
+template <element T, index_type Index>
+void start_assign_unlisted(const Index* indices, const T* values, const std::uint64_t* count, std::uint64_t most,
+                           const Index* listed, const std::uint64_t* listed_count, T* dense, cudaStream_t stream) {
+  using tile = detail::unlisted_tile<Index>;
+  if (most == 0) return;
+  spar::detail::launch(detail::assign_unlisted<T, Index, const std::uint64_t*>,
+                       spar::detail::tiles_of(most, tile::entries), tile::threads, sizeof(tile), stream, indices,
+                       values, count, listed, listed_count, dense);
 }
 
 /// Starts a kernel that replaces the value d = dense[indices[e] - begin] by op(d, values[e]) for e < count. The indices

@@ -23,6 +23,16 @@ struct device_coo {
 
 namespace detail {
 
+/// A stream that a kernel gets as it is, or whose description is in device memory.
+template <class T, class Index>
+__device__ const device_coo<T, Index>& stream_in(const device_coo<T, Index>& from) {
+  return from;
+}
+template <class T, class Index>
+__device__ const device_coo<T, Index>& stream_in(const device_coo<T, Index>* from) {
+  return *from;
+}
+
 /// Whether an entry of the left operand is one of the first `taken` entries of the merged stream. Of two equal indices,
 /// the left one comes first.
 template <class Index, class Count>

@@ -25,6 +25,7 @@ struct merge_window_of {
   static constexpr unsigned indices = 32768 / sizeof(T);
   static constexpr unsigned words = indices / 32;
   static_assert(words <= threads);
+  static constexpr unsigned at_once = 6; // blocks for whose shared memory a multiprocessor has room
 
   struct memory {
     T sum[indices];
@@ -35,14 +36,22 @@ struct merge_window_of {
   };
 };
 
+/// A range of indices that a kernel gets as it is, or finds in device memory, its begin and its end.
+struct merged_range {
+  std::uint64_t begin, end;
+};
+__device__ inline merged_range range_in(const merged_range& range) { return range; }
+__device__ inline merged_range range_in(const std::uint64_t* range) { return {range[0], range[1]}; }
+
 /// Writes to `bounds[w * parts + p]` the number of entries of part p below window w. The first window begins with the
 /// first entries, and the last one ends after all. So each entry is between the bounds of some window, also if the
 /// entries are in a wrong order, and so the bounds as well.
-template <class T, class Index>
+template <class T, class Index, class Range>
 __global__ void __launch_bounds__(merge_window_of<T>::threads)
-    find_windows(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t windows, std::uint64_t begin,
-                 std::uint64_t* bounds) {
+    find_windows(const device_coo<T, Index>* parts, std::uint64_t count, Range range, std::uint64_t* bounds) {
   using window = merge_window_of<T>;
+  const auto [begin, end] = range_in(range);
+  const std::uint64_t windows = spar::detail::tiles_of(end - begin, window::indices);
   const std::uint64_t number = std::uint64_t{blockIdx.x} * window::threads + threadIdx.x;
   if (number >= (windows + 1) * count) return;
   const device_coo<T, Index> part = parts[number % count];
@@ -53,18 +62,21 @@ __global__ void __launch_bounds__(merge_window_of<T>::threads)
   bounds[number] = find_bound(part.indices, low, high, begin + w * window::indices);
 }
 
-/// Each block merges the entries of a window. It checks them on the way, and leaves out those that are wrong.
-template <class T, class Index, class Op>
-__global__ void __launch_bounds__(merge_window_of<T>::threads)
-    merge_many(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t windows, std::uint64_t begin,
-               std::uint64_t end, const std::uint64_t* bounds, Index* out_i, T* out_v, Op op, std::uint64_t* merged,
-               std::uint64_t* wrong, std::uint64_t* words) {
+/// Each block merges the entries of a window, if there is one for it. It checks them on the way, and leaves out those
+/// that are wrong.
+template <class T, class Index, class Op, class Range>
+__global__ void __launch_bounds__(merge_window_of<T>::threads, merge_window_of<T>::at_once)
+    merge_many(const device_coo<T, Index>* parts, std::uint64_t count, Range range, const std::uint64_t* bounds,
+               Index* out_i, T* out_v, Op op, std::uint64_t* merged, std::uint64_t* wrong, std::uint64_t* words) {
   using window = merge_window_of<T>;
   auto& shared = spar::detail::block_memory<typename window::memory>();
   const spar::detail::tiles all(words);
+  const auto [begin, end] = range_in(range);
   const std::uint64_t number = all.take(shared.state);
   const std::uint64_t first = begin + number * window::indices;
-  const std::uint64_t width = end - first < window::indices ? end - first : window::indices;
+  if (number > 0 && first >= end) return;
+  const bool is_last = end - first <= window::indices;
+  const unsigned width = is_last ? static_cast<unsigned>(end - first) : window::indices;
   const unsigned thread = threadIdx.x, lane = spar::detail::lane_of_thread();
 
   if (thread < window::words) shared.seen[thread] = 0;
@@ -101,7 +113,7 @@ __global__ void __launch_bounds__(merge_window_of<T>::threads)
     out_i[to] = static_cast<Index>(first + w * 32 + lane);
     out_v[to] = shared.sum[w * 32 + lane];
   }
-  if (number + 1 == windows && thread == 0) *merged = base + total;
+  if (is_last && thread == 0) *merged = base + total;
 }
 
 } // namespace detail
@@ -113,6 +125,27 @@ std::uint64_t merge_many_words(std::uint64_t count, std::uint64_t range) {
   return spar::detail::tiles::words(windows) + (windows + 1) * count;
 }
 
+namespace detail {
+
+/// Starts the kernels for a range with at most `most` indices.
+template <class T, class Index, class Op, class Range>
+void start_merge_range(const device_coo<T, Index>* parts, std::uint64_t count, Range range, std::uint64_t most,
+                       Index* out_i, T* out_v, Op op, std::uint64_t* merged, std::uint64_t* wrong, std::uint64_t* words,
+                       cudaStream_t stream) {
+  using window = merge_window_of<T>;
+  const std::uint64_t windows = spar::detail::tiles_of(most, window::indices);
+  std::uint64_t* const bounds = words + spar::detail::tiles::words(windows);
+  spar::detail::clear(words, spar::detail::tiles::words(windows) * sizeof(std::uint64_t), stream);
+  if (count > 0) {
+    spar::detail::launch(find_windows<T, Index, Range>, spar::detail::tiles_of((windows + 1) * count, window::threads),
+                         window::threads, 0, stream, parts, count, range, bounds);
+  }
+  spar::detail::launch(merge_many<T, Index, Op, Range>, windows, window::threads, sizeof(typename window::memory),
+                       stream, parts, count, range, bounds, out_i, out_v, op, merged, wrong, words);
+}
+
+} // namespace detail
+
 /// Starts kernels that merge `count` streams: an index that is in several gets their values folded by `op` in the order
 /// of the streams. `parts` is an array in device memory. The output must have room for all entries, or for end - begin
 /// if that is less, and must not overlap the streams. Sets `*merged` to the number of entries written. If the indices
@@ -122,16 +155,17 @@ template <element T, index_type Index, reduction<T> Op>
 void start_merge_many(const device_coo<T, Index>* parts, std::uint64_t count, std::uint64_t begin, std::uint64_t end,
                       Index* out_i, T* out_v, Op op, std::uint64_t* merged, std::uint64_t* wrong, std::uint64_t* words,
                       cudaStream_t stream) {
-  using window = detail::merge_window_of<T>;
-  const std::uint64_t windows = spar::detail::tiles_of(end - begin, window::indices);
-  std::uint64_t* const bounds = words + spar::detail::tiles::words(windows);
-  spar::detail::clear(words, spar::detail::tiles::words(windows) * sizeof(std::uint64_t), stream);
-  if (count > 0) {
-    spar::detail::launch(detail::find_windows<T, Index>, spar::detail::tiles_of((windows + 1) * count, window::threads),
-                         window::threads, 0, stream, parts, count, windows, begin, bounds);
-  }
-  spar::detail::launch(detail::merge_many<T, Index, Op>, windows, window::threads, sizeof(typename window::memory),
-                       stream, parts, count, windows, begin, end, bounds, out_i, out_v, op, merged, wrong, words);
+  detail::start_merge_range(parts, count, detail::merged_range{begin, end}, end - begin, out_i, out_v, op, merged,
+                            wrong, words, stream);
+}
+
+/// The same for a range whose begin and end are two words in device memory, with at most `most` indices; `words` are
+/// those of a range of this length.
+template <element T, index_type Index, reduction<T> Op>
+void start_merge_many_in(const std::uint64_t* range, std::uint64_t most, const device_coo<T, Index>* parts,
+                         std::uint64_t count, Index* out_i, T* out_v, Op op, std::uint64_t* merged,
+                         std::uint64_t* wrong, std::uint64_t* words, cudaStream_t stream) {
+  detail::start_merge_range(parts, count, range, most, out_i, out_v, op, merged, wrong, words, stream);
 }
 
 } // namespace spar::inline v0_1::kernel

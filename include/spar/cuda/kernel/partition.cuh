@@ -143,15 +143,18 @@ __device__ void mark(const partition_part<T, Index>& part, const Keep& keep, T (
   }
 }
 
-/// Each block divides the entries of a tile. `words` belongs to the tiles; those of the tiles' ties follow.
-template <class T, class Index, class Keep>
+/// Each block divides the entries of a tile, if there is one for it. `words` belongs to the tiles; those of the tiles'
+/// ties follow.
+template <class T, class Index, class Keep, class From>
 __global__ void __launch_bounds__(partition_tile::threads, partition_blocks<T, Index>)
-    partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, Index* kept_i, T* kept_v, Index* other_i,
-              T* other_v, std::uint64_t* kept, std::uint64_t* words) {
+    partition(From given, std::uint64_t begin, Keep keep, Index* kept_i, T* kept_v, Index* other_i, T* other_v,
+              std::uint64_t* kept, std::uint64_t* words) {
   using tile = partition_tile;
   auto& shared = spar::detail::block_memory<tile::memory>();
   const spar::detail::tiles all(words);
+  const device_coo<T, Index> from = stream_in(given);
   const std::uint64_t blocks = tile::count(from.count), number = all.take(shared.state);
+  if (number >= blocks) return;
   const std::uint64_t first = number * tile::values;
   const partition_part<T, Index> part(from, begin, first);
 
@@ -203,9 +206,22 @@ void start_partition(device_coo<T, Index> from, std::uint64_t begin, Keep keep, 
                      std::type_identity_t<Index>* other_i, std::type_identity_t<T>* other_v, std::uint64_t* kept,
                      std::uint64_t* words, cudaStream_t stream) {
   spar::detail::clear(words, partition_words(from.count) * sizeof(std::uint64_t), stream);
-  spar::detail::launch(detail::partition<T, Index, Keep>, detail::partition_tile::count(from.count),
-                       detail::partition_tile::threads, sizeof(detail::partition_tile::memory), stream, from, begin,
-                       keep, kept_i, kept_v, other_i, other_v, kept, words);
+  spar::detail::launch(detail::partition<T, Index, Keep, device_coo<T, Index>>,
+                       detail::partition_tile::count(from.count), detail::partition_tile::threads,
+                       sizeof(detail::partition_tile::memory), stream, from, begin, keep, kept_i, kept_v, other_i,
+                       other_v, kept, words);
+}
+
+/// The same for a stream whose description is in device memory: of at most `most` entries, copies those that `keep`
+/// describes.
+template <element T, index_type Index, class Keep>
+void start_partition(const device_coo<T, Index>* from, std::uint64_t most, Keep keep, Index* kept_i, T* kept_v,
+                     std::uint64_t* kept, std::uint64_t* words, cudaStream_t stream) {
+  spar::detail::clear(words, partition_words(most) * sizeof(std::uint64_t), stream);
+  spar::detail::launch(detail::partition<T, Index, Keep, const device_coo<T, Index>*>,
+                       detail::partition_tile::count(most), detail::partition_tile::threads,
+                       sizeof(detail::partition_tile::memory), stream, from, 0, keep, kept_i, kept_v, nullptr, nullptr,
+                       kept, words);
 }
 
 } // namespace spar::inline v0_1::kernel

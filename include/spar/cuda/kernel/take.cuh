@@ -260,6 +260,14 @@ void start_take_at_least(const T* added, const T* x, T* rest, std::uint64_t n, m
   detail::start_take<T, Index>(added, x, rest, n, threshold, begin, out_i, out_v, room, count, words, stream);
 }
 
+/// The same for a threshold in device memory, which is not 0: moves values out of `x`, and leaves zeros there.
+template <ranked T, index_type Index>
+void start_take_at_least(T* x, std::uint64_t n, const magnitude<T>* threshold, Index* out_i, T* out_v,
+                         std::uint64_t room, std::uint64_t* count, std::uint64_t* words, cudaStream_t stream) {
+  detail::start_take<T, Index, const magnitude<T>*>(nullptr, x, x, n, threshold, 0, out_i, out_v, room, count, words,
+                                                    stream);
+}
+
 /// Starts a kernel that moves the entries that `where`, a cut of `x` in device memory, describes, and leaves zeros in
 /// `x`: like `start_take_at_least`, but only the first ties qualify. The output needs room for `where->count` entries.
 template <ranked T, index_type Index>

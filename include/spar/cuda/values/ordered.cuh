@@ -7,10 +7,14 @@
 #include <spar/core/element.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/kernel/padded.cuh>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/runtime.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <new>
+#include <utility>
 
 namespace spar::inline v0_1 {
 
@@ -18,23 +22,37 @@ namespace detail {
 
 /// Words in page-locked memory, which kernels write and the host reads without a wait.
 struct ordered_words {
-  std::uint64_t sent = 0;       // this rank's entries in the last call
+  kernel::slice_counts entries; // of this rank
+  std::uint64_t dropped = 0;    // sums of this rank for which its message had no room, in all calls
   std::uint64_t too_many = 0;   // entries in a message that had room for fewer; 0: none
   std::uint64_t disordered = 0; // whether the indices of a message did not ascend in their range
 };
 
-/// Keeps `ordered_words` in page-locked memory.
-class ordered_state {
+/// The page-locked memory of calls in a stream.
+class ordered_host_memory {
  public:
-  ordered_state() {
+  ordered_host_memory() {
     void* memory = nullptr;
     check_cuda(cudaMallocHost(&memory, sizeof(ordered_words)), "cudaMallocHost");
     words_ = new (memory) ordered_words;
   }
-  ordered_state(const ordered_state&) = delete;
-  ~ordered_state() { cudaFreeHost(words_); }
+  ordered_host_memory(const ordered_host_memory&) = delete;
+  ~ordered_host_memory() {
+    cudaFreeHost(staging_);
+    cudaFreeHost(words_);
+  }
 
   [[nodiscard]] ordered_words& words() const noexcept { return *words_; }
+  /// Page-locked memory from which a call copies `bytes` bytes to the device, before the next call writes to it.
+  [[nodiscard]] std::byte* staging(std::size_t bytes) {
+    if (bytes > staging_bytes_) {
+      cudaFreeHost(std::exchange(staging_, nullptr));
+      staging_bytes_ = 0;
+      check_cuda(cudaMallocHost(&staging_, bytes), "cudaMallocHost");
+      staging_bytes_ = bytes;
+    }
+    return static_cast<std::byte*>(staging_);
+  }
   /// A word, as the device has left it by now.
   [[nodiscard]] static std::uint64_t read(const std::uint64_t& word) noexcept {
     return __atomic_load_n(&word, __ATOMIC_RELAXED);
@@ -42,6 +60,8 @@ class ordered_state {
 
  private:
   ordered_words* words_ = nullptr;
+  void* staging_ = nullptr;
+  std::size_t staging_bytes_ = 0;
 };
 
 /// The sum of a call, with room for `room` entries.

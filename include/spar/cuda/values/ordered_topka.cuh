@@ -35,7 +35,7 @@ class ordered_topka {
 
   /// Puts a call into the stream of `x`: `x` becomes the sum, and `residual` what this rank has not sent.
   template <class Net, class Op>
-  void operator()(Net& net, device_span<T> x, T* residual, ordered_words& words, Op op) {
+  void operator()(Net& net, device_span<T> x, T* residual, ordered_words& words, Op op) const {
     const cudaStream_t stream = x.stream;
     const auto rank = static_cast<std::uint64_t>(net.rank());
     std::byte* const mine = messages_.data() + rank * form_.bytes();
@@ -44,16 +44,17 @@ class ordered_topka {
     kernel::start_topk(residual, n_, k_, 0, form_.indices(mine), form_.values(mine), form_.head(mine),
                        selecting_.data(), stream);
     net.all_gather(messages_.data(), form_.bytes(), stream);
-    kernel::start_list_messages(messages_.data(), ranks_, form_, parts_.data(), rank, &words.sent, &words.too_many,
-                                stream);
+    kernel::start_list_messages(messages_.data(), ranks_, form_, parts_.data(), rank, &words.entries.sent,
+                                &words.too_many, stream);
     kernel::start_merge_many(parts_.data(), ranks_, 0, n_, sum_.indices(), sum_.values(), op, sum_.count(),
                              &words.disordered, merging_.data(), stream);
     sum_.write(x, op, net.size());
   }
 
   [[nodiscard]] ordered_entries<T, Index> sum() const noexcept { return sum_.view(); }
-  /// The room for entries in a message, and the bytes that a rank sends in a call.
-  [[nodiscard]] std::uint64_t room() const noexcept { return k_; }
+  /// The room for entries in a message, and for those that a rank sends, and the bytes that a rank sends in a call.
+  [[nodiscard]] std::uint64_t message_room() const noexcept { return form_.room; }
+  [[nodiscard]] std::uint64_t room() const noexcept { return form_.room; }
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return (ranks_ - 1) * form_.bytes(); }
 
  private:

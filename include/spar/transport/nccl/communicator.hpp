@@ -65,19 +65,14 @@ class nccl_communicator {
 
   /// Starts to put the transfers into the stream, as one group.
   void submit(std::span<nccl_transfer* const> group) {
-    call_ = "ncclGroupEnd";
-    check_nccl(ncclGroupStart(), "ncclGroupStart");
-    ncclResult_t added = ncclSuccess;
-    const char* add = "";
-    for (const nccl_transfer* t : group) {
-      if (added != ncclSuccess && added != ncclInProgress) break;
-      add = t->receives ? "ncclRecv" : "ncclSend";
-      added = t->receives ? ncclRecv(t->room.data(), t->bytes, ncclUint8, t->peer, comm_, stream_)
-                          : ncclSend(t->source(), t->bytes, ncclUint8, t->peer, comm_, stream_);
-    }
-    const ncclResult_t ended = ncclGroupEnd(); // also after an error, because the thread would stay in the group
-    check_nccl(added, add);
-    check_nccl(ended, call_);
+    put_group([&](auto send, auto receive) {
+      for (const nccl_transfer* t : group) {
+        if (t->receives)
+          receive(t->room.data(), t->bytes, t->peer, stream_);
+        else
+          send(t->source(), t->bytes, t->peer, stream_);
+      }
+    });
   }
 
   // What all ranks put into streams of their own, in the same order.
@@ -88,6 +83,18 @@ class nccl_communicator {
     call_ = "ncclAllGather";
     const std::byte* const mine = all + static_cast<std::size_t>(rank) * bytes;
     check_nccl(ncclAllGather(mine, all, bytes, ncclUint8, comm_, stream), call_);
+  }
+
+  /// Starts to put an exchange into `stream`: the `bytes` bytes at `out + r * bytes` go to each other rank r, and those
+  /// of rank r come to `in + r * bytes`.
+  void exchange(const std::byte* out, std::byte* in, std::size_t bytes, rank_t rank, rank_t size, cudaStream_t stream) {
+    put_group([&](auto send, auto receive) {
+      for (rank_t i = 1; i < size; ++i) {
+        const rank_t to = (rank + i) % size, from = (rank + size - i) % size;
+        send(out + static_cast<std::size_t>(to) * bytes, bytes, to, stream);
+        receive(in + static_cast<std::size_t>(from) * bytes, bytes, from, stream);
+      }
+    });
   }
 
   /// Starts to finalize the communicator. Waits for the transfers of this rank, but for no other rank.
@@ -107,6 +114,30 @@ class nccl_communicator {
   }
 
  private:
+  /// Calls `add(send, receive)`, whose arguments add a transfer `(memory, bytes, peer, stream)` to a group.
+  template <class Add>
+  void put_group(Add add) {
+    call_ = "ncclGroupEnd";
+    check_nccl(ncclGroupStart(), "ncclGroupStart");
+    ncclResult_t added = ncclSuccess;
+    const char* which = "";
+    const auto add_one = [&](const char* name, auto call) {
+      if (added != ncclSuccess && added != ncclInProgress) return;
+      which = name;
+      added = call();
+    };
+    add(
+        [&](const void* from, std::size_t bytes, rank_t peer, cudaStream_t stream) {
+          add_one("ncclSend", [&] { return ncclSend(from, bytes, ncclUint8, peer, comm_, stream); });
+        },
+        [&](void* to, std::size_t bytes, rank_t peer, cudaStream_t stream) {
+          add_one("ncclRecv", [&] { return ncclRecv(to, bytes, ncclUint8, peer, comm_, stream); });
+        });
+    const ncclResult_t ended = ncclGroupEnd(); // also after an error, because the thread would stay in the group
+    check_nccl(added, which);
+    check_nccl(ended, call_);
+  }
+
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
   const char* call_ = ""; // the function of NCCL that was called last
