@@ -20,10 +20,10 @@ class Statistics(NamedTuple):
     """What one call has sent and received on this rank.
 
     Attributes:
-        messages_sent: the number of messages.
-        messages_received: the number of messages.
-        bytes_sent: the bytes of payloads.
-        bytes_received: the bytes of payloads.
+        messages_sent: how many messages this rank has sent.
+        messages_received: how many messages this rank has received.
+        bytes_sent: the bytes of the payloads that were sent.
+        bytes_received: the bytes of the payloads that were received.
         plain_bytes_sent: how many bytes would have been sent without encoding.
         codec_seconds: the part of `seconds` that was spent encoding and decoding.
         seconds: the time from the start of the call to its end."""

@@ -120,7 +120,7 @@ def public_functions(folder):
                 bodiless = re.search(r"=\s*(delete|default|0)\s*$", member.findtext("argsstring") or "")
                 if member.get("kind") != "function" or member.get("prot") != "public" or bodiless:
                     continue
-                if re.search(r"cuda|nccl|on_device", header):
+                if re.search(r"cuda|nccl|\.cuh$", header):
                     continue
                 yield header, plain(f"{scope.findtext('compoundname')}::{member.findtext('name')}")
 
