@@ -109,6 +109,11 @@ TYPED_TEST(kernel_merge, largest_indices) {
   this->expect_all(this->every(0, 1, 1), this->every(top, 1, 1));
 }
 
+TYPED_TEST(kernel_merge, indices_around_2_to_the_31) {
+  for (const std::uint64_t begin : {0x7fffe000u, 0x7ffff000u, 0x80000000u})
+    this->expect_all(this->make(begin, 6000, 2000), this->make(begin, 6000, 2500));
+}
+
 TYPED_TEST(kernel_merge, indices_above_32_bits) {
   if constexpr (sizeof(typename TypeParam::index) == 8) {
     const std::uint64_t begin = (std::uint64_t{1} << 32) - 2000;

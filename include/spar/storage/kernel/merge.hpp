@@ -5,6 +5,7 @@
 #include <spar/core/op.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/storage/kernel/bits.hpp>
+#include <spar/storage/kernel/merge_avx2.hpp>
 #include <spar/storage/kernel/slice.hpp>
 
 #include <cstddef>
@@ -97,17 +98,29 @@ struct merger {
   }
 
   /// Merges `taken` input entries in four interleaved lanes, because a single lane would wait for its own loads.
-  /// `taken` must be a multiple of four.
-  merge_position block(merge_position from, std::size_t taken) const {
+  /// `taken` must be a multiple of four. `by_avx2`: whether a lane takes eight entries at a time.
+  merge_position block(merge_position from, std::size_t taken, [[maybe_unused]] bool by_avx2) const {
     const merger self = *this; // a local copy, because stores of values might alias *this
     const merge_position m1 = split(from, taken / 4), m2 = split(from, taken / 2), m3 = split(from, taken / 4 * 3);
     const merge_position m4 = split(from, taken);
     merge_position a = from, b = m1, c = m2, d = m3;
+    const auto least_left = [&] {
+      return std::min(std::min(m1.taken() - a.taken(), m2.taken() - b.taken()),
+                      std::min(m3.taken() - c.taken(), m4.taken() - d.taken()));
+    };
+    if constexpr (merges_by_avx2<T, Index>) {
+      while (by_avx2) {
+        const std::size_t safe = least_left() / avx2_step;
+        if (safe == 0) break;
+        merge_position lanes[4] = {a, b, c, d};
+        merge_avx2::steps(self, safe, lanes);
+        a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
+      }
+    }
     for (;;) {
       // Computes how many steps each lane can take without a check for its end: a step reads at most two entries if
       // `fold` is true, and one entry otherwise.
-      const std::size_t least = std::min(std::min(m1.taken() - a.taken(), m2.taken() - b.taken()),
-                                         std::min(m3.taken() - c.taken(), m4.taken() - d.taken()));
+      const std::size_t least = least_left();
       const std::size_t safe = self.fold ? least / 2 : least;
       if (safe < 8) break;
       self.steps(safe, a, b, c, d);
@@ -179,7 +192,18 @@ struct merger {
     at.out += merge_run;
   }
 
+  /// Whether `merge_avx2` can merge all entries.
+  [[nodiscard]] bool can_use_avx2([[maybe_unused]] std::size_t left_count,
+                                  [[maybe_unused]] std::size_t right_count) const {
+    if constexpr (merges_by_avx2<T, Index>)
+      return left_count > 0 && right_count > 0 && has_avx2() &&
+             (left_index[left_count - 1] | right_index[right_count - 1]) >> 31 == 0;
+    else
+      return false;
+  }
+
   std::size_t run(std::size_t left_count, std::size_t right_count) const {
+    const bool by_avx2 = can_use_avx2(left_count, right_count);
     merge_position at;
     while (at.left < left_count && at.right < right_count) {
       const std::size_t more_left = left_count - at.left, more_right = right_count - at.right;
@@ -198,7 +222,7 @@ struct merger {
         continue;
       }
       if (least > 4 * merge_run) {
-        at = block(at, std::min(merge_block, (least - 1) / 4 * 4));
+        at = block(at, std::min(merge_block, (least - 1) / 4 * 4), by_avx2);
         continue;
       }
       lane(at, std::min(least, merge_run));
