@@ -2,11 +2,15 @@
 // A step of Ok-Topk with error feedback, k = 1 %, on values in device memory, beside the dense ring on the same
 // transport: scripts/gpu runs it with 4 ranks that share a GPU. Reports the seconds of a step; the seconds of all
 // kernels of a step, each alone on the device, beside the least bytes that they must move; how often a rank calls the
-// CUDA runtime; and the time of each kernel, and of the copies of each kind and size. Link with the options --wrap of
-// `scripts/gpu`, which lead the calls to the functions below.
+// CUDA runtime; and the time of each kernel, and of the copies of each kind and size. With SPAR_OVER_NCCL, also reports
+// the seconds of a step that is the launch of a graph over NCCL. Link with the options --wrap of `scripts/gpu`, which
+// lead the calls to the functions below.
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
+#ifdef SPAR_OVER_NCCL
+#include <spar/stream_ordered.cuh>
+#endif
 
 #include <cuda_runtime_api.h>
 
@@ -33,6 +37,7 @@ extern "C" {
 cudaError_t __real_cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**);
 cudaError_t __real_cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 cudaError_t __real_cudaMemsetAsync(void*, int, size_t, cudaStream_t);
+cudaError_t __real_cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 cudaError_t __real_cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t __real_cudaEventQuery(cudaEvent_t);
 cudaError_t __real_cudaEventSynchronize(cudaEvent_t);
@@ -143,6 +148,10 @@ cudaError_t __wrap_cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream
   return timed([&] { return name_of("fill", bytes); }, bytes, stream,
                [&] { return __real_cudaMemsetAsync(to, value, bytes, stream); });
 }
+cudaError_t __wrap_cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  ++made.launches;
+  return __real_cudaGraphLaunch(graph, stream);
+}
 cudaError_t __wrap_cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   recorded.insert(event);
   return __real_cudaEventRecord(event, stream);
@@ -222,7 +231,7 @@ struct step {
   calls of_ranks;     // of all ranks and steps
 };
 
-/// The steps of a system, of which `make(gpu)` makes the call of a rank.
+/// The steps of a system, of which `make(net, gpu)` makes the call of a rank.
 template <class Make>
 step steps_of(spar::rank_t ranks, std::size_t n, int steps, Make make) {
   step all;
@@ -231,7 +240,7 @@ step steps_of(spar::rank_t ranks, std::size_t n, int steps, Make make) {
   group.run([&](spar::threads& net) {
     const rank_values x(net.rank(), n);
     spar::on_device gpu(net);
-    auto call = make(gpu);
+    auto call = make(net, gpu);
     std::vector<double> seconds;
     const auto wait_for_all = [&] {
       float one = 1;
@@ -285,6 +294,56 @@ measured measure(const char* name, spar::rank_t ranks, std::size_t n, int steps,
   return {free, alone};
 }
 
+#ifdef SPAR_OVER_NCCL
+
+/// The calls of a rank: every 32nd is a checked one, all others are the launch of a graph.
+class calls_of_a_graph {
+ public:
+  calls_of_a_graph(spar::threads& net, spar::on_device<spar::threads>& gpu, std::size_t n)
+      : gpu_(&gpu), order_(net),
+        reduce_(order_, n, spar::ok_topk_allreduce<>{.select = {.density = 0.01, .epsilon = 0.5}}) {}
+  calls_of_a_graph(const calls_of_a_graph&) = delete;
+  ~calls_of_a_graph() { cudaGraphExecDestroy(graph_); }
+
+  void operator()(spar::device_span<float> x) {
+    if (number_++ % 32 == 0) return reduce_(*gpu_, x);
+    if (graph_ == nullptr) capture(x);
+    check_cuda(cudaGraphLaunch(graph_, x.stream), "cudaGraphLaunch");
+  }
+
+ private:
+  void capture(spar::device_span<float> x) {
+    cudaGraph_t captured = nullptr;
+    check_cuda(cudaStreamBeginCapture(x.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    reduce_(x);
+    check_cuda(cudaStreamEndCapture(x.stream, &captured), "cudaStreamEndCapture");
+    check_cuda(cudaGraphInstantiate(&graph_, captured, 0), "cudaGraphInstantiate");
+    check_cuda(cudaGraphDestroy(captured), "cudaGraphDestroy");
+  }
+
+  spar::on_device<spar::threads>* gpu_;
+  spar::nccl_stream<spar::threads> order_;
+  spar::stream_ordered_feedback<spar::threads, spar::ok_topk_allreduce<>> reduce_;
+  cudaGraphExec_t graph_ = nullptr;
+  int number_ = 0;
+};
+
+/// Only as the steps are: transfers wait for peers, so that no kernel may be alone on the device.
+void measure_graph(spar::rank_t ranks, std::size_t n, int steps) {
+  times_kernels = false;
+  const step in_stream = steps_of(ranks, n, steps, [&](spar::threads& net, auto& gpu) {
+    const auto calls = std::make_shared<calls_of_a_graph>(net, gpu, n);
+    return [calls](spar::device_span<float> x) { (*calls)(x); };
+  });
+  const double each = 1.0 / (static_cast<double>(ranks) * steps);
+  std::printf("%-10s%12.3f%16s%14s%12.1f%12.1f%12.1f\n", "in a graph", in_stream.seconds * 1e3, "-", "-",
+              static_cast<double>(in_stream.of_ranks.launches) * each,
+              static_cast<double>(in_stream.of_ranks.copies) * each,
+              static_cast<double>(in_stream.of_ranks.waits) * each);
+}
+
+#endif
+
 } // namespace
 
 /// gpu_step [RANKS [log2 of n [STEPS]]]
@@ -303,14 +362,17 @@ int main(int argc, char** argv) try {
               copy * 1e3);
   std::printf("%-10s%12s%16s%14s%12s%12s%12s\n", "", "ms a step", "ms of kernels", "/ byte floor", "launches", "copies",
               "host waits");
-  const measured dense = measure("ring", ranks, n, steps, floor_of(20 * share), [](auto& gpu) {
+  const measured dense = measure("ring", ranks, n, steps, floor_of(20 * share), [](auto&, auto& gpu) {
     return [&gpu](spar::device_span<float> x) { spar::allreduce(gpu, x, spar::ring{}); };
   });
-  const measured sparse = measure("Ok-Topk", ranks, n, steps, floor_of(16), [&](auto& gpu) {
+  const measured sparse = measure("Ok-Topk", ranks, n, steps, floor_of(16), [&](auto&, auto& gpu) {
     using feedback = spar::device_feedback<float, spar::ok_topk_allreduce<>>;
     const auto reduce = std::make_shared<feedback>(spar::ok_topk_allreduce<>{.select = {.density = 0.01}});
     return [&gpu, reduce](spar::device_span<float> x) { (*reduce)(gpu, x); };
   });
+#ifdef SPAR_OVER_NCCL
+  measure_graph(ranks, n, steps);
+#endif
   std::printf("Ok-Topk / ring: %.2f of the time; kernels / byte floor of Ok-Topk: target 1.5\n",
               sparse.free.seconds / dense.free.seconds);
   print_work("ring", dense.alone.of_ranks, ranks, steps);

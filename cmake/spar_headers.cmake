@@ -21,6 +21,7 @@ list(FILTER spar_cuda_host_headers INCLUDE REGEX "spar/cuda|/nccl")
 list(FILTER spar_headers EXCLUDE REGEX "spar/cuda|/nccl")
 if(NOT SPAR_NCCL_INCLUDE_DIR)
   list(FILTER spar_cuda_host_headers EXCLUDE REGEX "/nccl")
+  list(FILTER spar_cuda_headers EXCLUDE REGEX "/stream_ordered")
 endif()
 
 set(spar_ucx_headers ${spar_headers})

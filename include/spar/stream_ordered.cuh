@@ -6,6 +6,7 @@
 #include <spar/collective/basic/barrier.hpp>
 #include <spar/cuda/values/ordered.cuh>
 #include <spar/cuda/values/ordered_ok_topk.cuh>
+#include <spar/cuda/values/ordered_split.cuh>
 #include <spar/cuda/values/ordered_topka.cuh>
 #include <spar/cuda_feedback.cuh>
 #include <spar/nccl_stream.hpp>
@@ -26,6 +27,10 @@ struct ordered_calls {};
 template <kernel::ranked T, index_type Index>
 struct ordered_calls<topka_allreduce, T, Index> {
   using type = ordered_topka<T, Index>;
+};
+template <second_phase Phase, kernel::ranked T, index_type Index>
+struct ordered_calls<composition<selector::exact_topk, storage::coo, flat, split_allgather<Phase>>, T, Index> {
+  using type = ordered_split<T, Index>;
 };
 template <kernel::ranked T, index_type Index>
 struct ordered_calls<ok_topk_allreduce<>, T, Index> {
@@ -60,7 +65,8 @@ struct padding_report {
 /// may be captured: the graph of a stream repeats the call on the values that are then in the memory of the captured
 /// one.
 ///
-/// `Composition` is `topka_allreduce`, or `ok_topk_allreduce<>`, whose calls in a stream use the thresholds and the
+/// `Composition` is `topka_allreduce`, a composition of `exact_topk` and `split_allgather`, whose blocks of the sum
+/// always travel as entries, or `ok_topk_allreduce<>`, whose calls in a stream use the thresholds and the
 /// boundaries of the last checked call: the first call must be a checked one, and later ones, which all ranks make
 /// together, find new ones. There, what has no room in a message stays in the residual, and the bits are those of
 /// `device_feedback` only if that would neither search nor count first, for up to 16 ranks. `Net` is the wrapped
@@ -73,7 +79,8 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   using base = device_feedback<T, Composition, Index>;
   static_assert(
       requires { typename detail::ordered_calls<Composition, T, Index>::type; },
-      "a stream_ordered_feedback runs topka_allreduce and ok_topk_allreduce<>; for other compositions, use "
+      "a stream_ordered_feedback runs exact_topk with gather_and_merge or split_allgather, and ok_topk_allreduce<>; "
+      "for other compositions, use "
       "device_feedback");
   using calls_type = typename detail::ordered_calls<Composition, T, Index>::type;
   /// Whether calls in a stream use what a checked call has found.

@@ -504,4 +504,15 @@ TEST_F(stream_ordered, ok_topk_loses_nothing_without_room) {
   EXPECT_GT(dropped, 0);
 }
 
+/// Slices with room for all entries, and so the bits of the host.
+TEST_F(stream_ordered, split_has_the_bits_of_the_host) {
+  const auto parts = [](std::uint64_t k) { return spar::compose(exact_topk{.k = k}, spar::split_allgather{}); };
+  for (const rank_t ranks : {1, 2, 3, 4, 5}) {
+    if (ranks != 3 && !spar_test::runs_all_cases()) continue;
+    compare_in_a_stream<float>(ranks, 120, parts(30), true, spar::average{});
+  }
+  compare_in_a_stream<float>(2, 1, parts(1), true);
+  compare_in_a_stream<double, std::uint64_t>(2, 50, parts(0), false);
+}
+
 } // namespace

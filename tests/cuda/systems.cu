@@ -309,6 +309,7 @@ void compare_all() {
   compare_entries_on_host("Ok-Topk, on the host", ok_topk);
 #ifdef SPAR_OVER_NCCL
   compare_in_stream("TopkA, in a stream", spar::topka_allreduce{.select = largest});
+  compare_in_stream("SparCML, in a stream", compose(largest, spar::split_allgather{}));
   compare_in_stream("Ok-Topk, in a stream",
                     spar::ok_topk_allreduce<>{.select = {.k = n / 100, .period = steps, .epsilon = 0.9}});
 #endif

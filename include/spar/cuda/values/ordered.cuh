@@ -3,6 +3,7 @@
 // and the words by which kernels tell the host what has gone wrong.
 #pragma once
 
+#include <spar/collective/topk/owners_call.hpp>
 #include <spar/core/address.hpp>
 #include <spar/core/element.hpp>
 #include <spar/cuda/device_span.hpp>
@@ -11,6 +12,7 @@
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/runtime.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -19,6 +21,13 @@
 namespace spar::inline v0_1 {
 
 namespace detail {
+
+/// The room of a slice between two of `ranks` ranks, of which each selects at most `most` entries: a P-th of what an
+/// owner gets within quotas, but no more than a rank selects. The same for the share of an owner in the sum of Ok-Topk.
+inline std::uint64_t slice_quota(std::uint64_t ranks, std::uint64_t most) {
+  const std::uint64_t of_owner = most_within_quotas(most + ranks, ranks);
+  return std::min(most, (of_owner + ranks - 1) / ranks);
+}
 
 /// Words in page-locked memory, which kernels write and the host reads without a wait.
 struct ordered_words {

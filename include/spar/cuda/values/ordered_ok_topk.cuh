@@ -3,7 +3,6 @@
 // room for the quotas of owners.
 #pragma once
 
-#include <spar/collective/topk/owners_call.hpp>
 #include <spar/core/element.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/kernel/dense.cuh>
@@ -34,7 +33,7 @@ class ordered_ok_topk {
   template <class Composition>
   ordered_ok_topk(rank_t ranks, std::uint64_t n, const Composition& algorithm)
       : ranks_(static_cast<std::uint64_t>(ranks)), n_(n),
-        most_(std::max<std::uint64_t>(algorithm.select.bounds(n).most, 1)), form_{quota(ranks_, most_)},
+        most_(std::max<std::uint64_t>(algorithm.select.bounds(n).most, 1)), form_{slice_quota(ranks_, most_)},
         received_(std::min(ranks_ * form_.room, n)), sum_(ranks_ * form_.room) {
     for (auto* messages : {&out_, &in_, &shares_}) messages->reserve(ranks_ * form_.bytes());
     for (auto* parts : {&slices_, &gathered_}) parts->reserve(ranks_);
@@ -130,12 +129,6 @@ class ordered_ok_topk {
     std::vector<std::uint64_t> boundaries;
   };
 
-  /// The room of a message between two ranks: a P-th of what an owner gets within quotas, but no more than a rank
-  /// selects. The same for the share of an owner in the sum.
-  static std::uint64_t quota(std::uint64_t ranks, std::uint64_t most) {
-    const std::uint64_t of_owner = most_within_quotas(most + ranks, ranks);
-    return std::min(most, (of_owner + ranks - 1) / ranks);
-  }
   [[nodiscard]] std::size_t bytes_of_bounds() const noexcept { return (ranks_ + 1) * sizeof(std::uint64_t); }
 
   std::uint64_t ranks_, n_, most_;
