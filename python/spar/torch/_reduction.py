@@ -145,7 +145,7 @@ class Reduction:
         call is a call of all ranks; later ones do nothing."""
         if self._ranks_are_checked:
             return
-        expected = dist.get_process_group_ranks(self._process_group)
+        expected = dist.get_process_group_ranks(self._process_group or dist.group.WORLD)
         difference = f"the process group of DistributedDataParallel has the ranks {expected} of torch.distributed"
         if self.comm.size != len(expected):  # perhaps some of the ranks of comm do not train
             difference += f", but the communicator has {self.comm.size} ranks"
