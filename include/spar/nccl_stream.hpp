@@ -30,8 +30,8 @@ namespace spar::inline v0_1 {
 /// it must outlive this object. Each rank uses its own GPU, the current one when the object is made, which must be the
 /// current one whenever the rank uses this object. All ranks create and destroy their objects together, in the same
 /// order as other objects of NCCL. Before the destructor, the work of all calls must have ended (see `wait`), and
-/// graphs that contain calls must not be launched again. The rank must not have a progress thread. Experimental: no GPU
-/// has run it.
+/// graphs that contain calls must not be launched again. The rank must not have a progress thread. Its functions may
+/// throw the \ref call_errors. Experimental: no GPU has run it.
 template <communicates Control>
 class nccl_stream {
  public:
@@ -89,12 +89,12 @@ class nccl_stream {
   /// The device of this object.
   [[nodiscard]] const detail::home_device& device() const noexcept { return home_; }
   /// Puts an allgather into `stream`: the `bytes` bytes at `all + r * bytes` of each rank r go to the same place on all
-  /// ranks. Throws what `wait` throws.
+  /// ranks. Throws `timeout` and what else `wait` throws.
   void all_gather(std::byte* all, std::size_t bytes, cudaStream_t stream) {
     put([&] { comm_.all_gather(all, bytes, rank(), stream); });
   }
   /// Puts an exchange into `stream`: the `bytes` bytes at `out + r * bytes` go to each other rank r, and those of rank
-  /// r come to `in + r * bytes`. Throws what `wait` throws.
+  /// r come to `in + r * bytes`. Throws `timeout` and what else `wait` throws.
   void exchange(const std::byte* out, std::byte* in, std::size_t bytes, cudaStream_t stream) {
     put([&] { comm_.exchange(out, in, bytes, rank(), size(), stream); });
   }

@@ -204,8 +204,8 @@ class on_device {
     return order;
   }
   /// Begins work on entries in device memory, after the work in the CUDA stream `user`. Throws `invalid_argument` if
-  /// they are not in memory of the current device, or if the communicator has a progress thread, and `cuda_error` if
-  /// CUDA fails.
+  /// `indices` and `values` are not in memory of the current device, or if the communicator has a progress thread, and
+  /// `cuda_error` if CUDA fails.
   template <element T, class Int>
   [[nodiscard]] detail::call_on_device<port_type> begin_entries(std::span<const Int> indices, std::span<const T> values,
                                                                 cudaStream_t user) {

@@ -101,9 +101,9 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   }
 
   /// Puts a call into the stream of `x`, which then contains the sum of all ranks' selected entries, with zeros
-  /// elsewhere; what this rank has not sent is in its residual. Returns without a wait. Throws what `wait` throws for
-  /// what earlier calls have reported so far, and `invalid_argument` before it puts anything into the stream if `x` has
-  /// another length than n, or is not on the device of the `nccl_stream`.
+  /// elsewhere; what this rank has not sent is in its residual. Returns without a wait. Throws `corrupt_message`
+  /// and what else `wait` throws for what earlier calls have reported so far, and `invalid_argument` before it puts
+  /// anything into the stream if `x` has another length than n, or is not on the device of the `nccl_stream`.
   void operator()(device_span<T> x) {
     net_->device().check_span(net_->control(), "spar::stream_ordered_feedback", x);
     check_length(x.size);
@@ -115,7 +115,8 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
     refuse_reported();
     net_->or_fail([&] { calls_(*net_, x, this->store_.residual_in_place(), host_.words(), op_); });
   }
-  /// The same by the way of `device_feedback`: `by` is an `on_device` or a communicator. Waits for the device.
+  /// The same for `x` by the way of `device_feedback`: `by` is an `on_device` or a communicator. Waits for the device.
+  /// Throws `invalid_argument` if `x` has another length than n, and the errors of `device_feedback`.
   template <class By>
   void operator()(By& by, device_span<T> x) {
     check_length(x.size);
