@@ -3,6 +3,7 @@
 // a GPU. Each round times the copy, all kernels and all baselines once; a ratio is the median over the rounds of ratios
 // in the same round. The bytes are those that the kernel moves by its source.
 #include <spar/core/op.hpp>
+#include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/coalesce.cuh>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
@@ -131,8 +132,8 @@ class benchmark {
  public:
   explicit benchmark(std::uint64_t length)
       : n(length), source(normal_values(length)), x(n), out_v(n), other_v(n), out_i(n), other_i(n), code(2 * n),
-        words(std::max({kernel::take_words(n), kernel::partition_words(n), kernel::merge_words<float, index>(n / 8),
-                        kernel::merge_many_words<float>(8, n)})),
+        words(std::max({kernel::take_words(n), kernel::bucket_words(n, 512), kernel::partition_words(n),
+                        kernel::merge_words<float, index>(n / 8), kernel::merge_many_words<float>(8, n)})),
         search(kernel::topk_bytes<float, index>(n, n / 100)), count(1), reached(32), cut(1) {
     for (std::uint64_t p = 0; p < 8; ++p) part_indices.emplace_back(indices(n, 16, p));
     for (const auto& part : part_indices) parts.push_back({part.data, source.data, part.size});
@@ -262,6 +263,10 @@ class benchmark {
     // end.
     add("exact top-k, 1 %", 4 * nd + 48 * 0.012 * nd, 0, restore, [=, this] {
       kernel::start_topk<float, index>(x.data, n, k, 0, out_i.data, out_v.data, cut.data, search.data, nullptr);
+    });
+    add("take_from_buckets, 5 of 512", 4 * nd + 12 * taken, 0, restore, [this] {
+      kernel::start_take_from_buckets<float, index>(x.data, n, 512, 5, out_i.data, out_v.data, count.data, words.data,
+                                                    nullptr);
     });
 #ifdef SPAR_BENCH_TOPK
     const auto magnitudes = reinterpret_cast<std::uint32_t*>(out_v.data);

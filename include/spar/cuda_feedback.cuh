@@ -126,10 +126,10 @@ class device_store {
 /// selected entries of the sum to the host, reduces them there over any transport, and writes the result to the device.
 /// Rounding errors, and entries that the schedule does not keep, return to the residual on the device. The bits are
 /// those of `error_feedback` with the same composition, except those of a NaN that arithmetic makes. The selector must
-/// be `everything` or one that leaves the work to the workspace, as `exact_topk`, `threshold_reuse` and `gaussian` do;
-/// with a storage that rounds, the values must be floats. Ranks with `error_feedback` around the same composition may
-/// take part in the same call. One object for each rank, made and used by one thread at a time, while its device is the
-/// current one. The object cannot be moved. The constructor throws `cuda_error` if CUDA fails.
+/// be `everything` or one that leaves the work to the workspace, as `exact_topk`, `threshold_reuse`, `gaussian` and
+/// `bucket_topk` do; with a storage that rounds, the values must be floats. Ranks with `error_feedback` around the same
+/// composition may take part in the same call. One object for each rank, made and used by one thread at a time, while
+/// its device is the current one. The object cannot be moved. The constructor throws `cuda_error` if CUDA fails.
 template <kernel::ranked T, class Composition, index_type Index = std::uint32_t>
 class device_feedback : public feedback_core<T, Composition, Index, detail::device_store<T, Index>> {
   using core = feedback_core<T, Composition, Index, detail::device_store<T, Index>>;

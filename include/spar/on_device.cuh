@@ -172,10 +172,9 @@ class on_device {
         "there are no kernels for this selector, schedule, storage or type of values: for dense numbers, use "
         "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
         "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>), and two_shot or one_shot "
-        "with one of these codecs; for entries of numbers of "
-        "4 or 8 bytes, use exact_topk, threshold_reuse, gaussian or a selector of your own for any workspace, the "
-        "storage coo, alone or with a codec for dense values, a flat topology, and cheapest, recursive_doubling, "
-        "split_allgather, gather_and_merge, "
+        "with one of these codecs; for entries of numbers of 4 or 8 bytes, use exact_topk, threshold_reuse, gaussian, "
+        "bucket_topk or a selector of your own for any workspace, the storage coo, alone or with a codec for dense "
+        "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
         "tree_of_topk, balanced_owners or quantile_owners; spar::staged runs any other");
     port_.refuse_progress_thread();
     port_.device().check_span(port_, port_type::owner, x);
@@ -233,8 +232,8 @@ class on_device {
 /// - for dense values: `cheapest`, `ring`, `recursive_doubling`, `rabenseifner` or a FlexReduce (`chains` on a tree),
 ///   alone or composed with `storage::as_bfloat16`, `as_half`, `qsgd` or `zfp`, and `two_shot` or `one_shot` composed
 ///   with one of these codecs;
-/// - for entries that the selector `exact_topk`, `threshold_reuse`, `gaussian`, or one of the program that leaves the
-///   work to the workspace takes from the values: `cheapest`, `recursive_doubling`, `split_allgather`,
+/// - for entries that the selector `exact_topk`, `threshold_reuse`, `gaussian`, `bucket_topk`, or one of the program
+///   that leaves the work to the workspace takes from the values: `cheapest`, `recursive_doubling`, `split_allgather`,
 ///   `gather_and_merge`, `tree_of_topk`, `balanced_owners` or `quantile_owners`, on a flat topology, with entries as
 ///   they are and dense sums by one of these codecs.
 ///

@@ -60,6 +60,9 @@ TEST_F(entries_on_device, have_the_bits_of_the_host) {
       compare_on_device<float>(ranks, 300, spar::compose(own::at_least{.threshold = 0.5F}, spar::split_allgather{}));
     if (runs(6)) // 2
       compare_on_device<float>(ranks, 2100, spar::gaussiank_allreduce{.select = {.density = 0.02}});
+    if (runs(5)) // 3
+      compare_on_device<float>(
+          ranks, 2100, spar::compose(spar::selector::bucket_topk{.k = 9, .bucket = 100}, spar::split_allgather{}));
 #if SPAR_ALL_CASES
     compare_on_device<float>(ranks, 300, spar::compose(select, spar::quantile_owners{}));
     compare_on_device<float, std::uint64_t>(ranks, 300, spar::compose(select, spar::ssar_split{}));

@@ -52,6 +52,13 @@ TEST_F(feedback, selects_by_a_threshold_of_the_moments) {
   compare<float>(1, 0, spar::compose(gaussian{.density = 0.5}, spar::gather_and_merge{}));
 }
 
+TEST_F(feedback, selects_from_buckets) {
+  cuda_double::reset(9);
+  using spar::selector::bucket_topk;
+  compare<float>(2, 1500, spar::compose(bucket_topk{.k = 3, .bucket = 200}, spar::split_allgather{}));
+  compare<float>(1, 0, spar::compose(bucket_topk{.k = 3}, spar::split_allgather{}));
+}
+
 TEST_F(feedback, orders_calls_on_different_streams) {
   constexpr std::size_t n = 40;
   const auto parts = spar::compose(exact_topk{.k = 4}, spar::recursive_doubling{});

@@ -48,6 +48,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "largest, 1 % ",
                                 "take_largest, 1 % ",
                                 "exact top-k, 1 % ",
+                                "take_from_buckets, 5 of 512 ",
                                 "merge of two ",
                                 "merge_many of eight ",
                                 "partition by a cut ",

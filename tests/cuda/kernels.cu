@@ -2,6 +2,7 @@
 // Instantiates every kernel for the device; ptxas_test.py reads what ptxas says about them. The program prints the
 // bytes of shared memory that a block gets at its launch, of which ptxas says nothing.
 #include <spar/core/op.hpp>
+#include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/coalesce.cuh>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
@@ -134,6 +135,15 @@ template const moments* start_moments<float>(const float*, std::uint64_t, moment
 template const moments* start_moments<double>(const double*, std::uint64_t, moments*, cudaStream_t);
 template const moments* start_moments<std::int64_t>(const std::int64_t*, std::uint64_t, moments*, cudaStream_t);
 
+#define SPAR_INSTANTIATE_BUCKETS(T)                                                                                    \
+  template void start_take_from_buckets<T, std::uint32_t>(T*, std::uint64_t, std::uint64_t, std::uint64_t,             \
+                                                          std::uint32_t*, T*, std::uint64_t*, std::uint64_t*,          \
+                                                          cudaStream_t);
+
+SPAR_INSTANTIATE_BUCKETS(float)
+SPAR_INSTANTIATE_BUCKETS(double)
+SPAR_INSTANTIATE_BUCKETS(std::int32_t)
+
 #define SPAR_INSTANTIATE_PROBES(T)                                                                                     \
   template void start_count_reached<T>(const T*, std::uint64_t, magnitude_probes<T>, std::uint64_t*, std::uint64_t*,   \
                                        cudaStream_t);
@@ -200,6 +210,7 @@ int main() {
   print("divide_candidates<", sizeof(kernels::partition_tile::memory));
   print("fold_repeated<", sizeof(kernels::fold_memory));
   print("add_moments<", sizeof(kernels::moments_grid::memory));
+  print("take_from_buckets<", sizeof(kernels::buckets_tile::memory));
   print("find_digit<", sizeof(kernels::digit_grid::memory));
   print("partition<", sizeof(kernels::partition_tile::memory));
   print("write_entries<", sizeof(kernels::written_tile<float>));

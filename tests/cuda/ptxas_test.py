@@ -39,6 +39,7 @@ ROWS = {
     "`largest`:": ["copy_candidates<float>", "find_digit<float>"],
     "`take_largest`:": ["take<float, uint32, cut<float> const?, false>"],
     "`topk`:": ["take<float, uint32, uint32 const?, false>", "divide_candidates<float, uint32>"],
+    "`take_from_buckets`:": ["take_from_buckets<float, uint32>"],
     "`partition` ": ["partition<float, uint32, by_cut*"],
     "`copy_differing`:": ["copy_differing<float, uint32>"],
     "`find_bounds`:": ["find_bounds<uint32>"],

@@ -5,8 +5,10 @@
 
 #include <spar/core/element.hpp>
 #include <spar/core/memory/pool.hpp>
+#include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/take.cuh>
+#include <spar/storage/kernel/buckets.hpp>
 #include <spar/storage/kernel/largest.hpp>
 
 #include <gtest/gtest.h>
@@ -338,6 +340,65 @@ TEST(largest, does_not_depend_on_the_order_of_threads_and_blocks) {
   for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 8 : 2); ++seed) {
     kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
     compare_largest(x, 60);
+  }
+}
+
+template <class T>
+void compare_buckets(const vector<T>& x, std::uint64_t bucket, std::uint64_t k) {
+  SCOPED_TRACE(testing::Message() << k << " of each " << bucket << " of " << x.size());
+  spar::pool memory;
+  auto rest = x;
+  vector<std::uint32_t> indices(x.size());
+  vector<T> values(x.size());
+  const std::size_t count =
+      spar::kernel::take_from_buckets(std::span<T>(rest), bucket, k, indices.data(), values.data(), memory);
+  indices.resize(count), values.resize(count);
+  unaligned<T> in(x), out_v(count);
+  unaligned<std::uint32_t> out_i(count);
+  unaligned<std::uint64_t> words(spar::kernel::bucket_words(x.size(), bucket)), counted(1);
+  spar::kernel::start_take_from_buckets(in.data(), x.size(), bucket, k, out_i.data(), out_v.data(), counted.data(),
+                                        words.data(), nullptr);
+  kernel_test::finish();
+  expect_same(entries<T>{out_i.copy(), out_v.copy(), in.copy(), counted.copy()[0]},
+              entries<T>{indices, values, rest, count});
+}
+
+TEST(buckets, of_every_size_have_the_bits_of_the_host) {
+  unsigned number = 0;
+  for (const std::size_t n : {1U, 31U, 1536U, 1703U}) {
+    for (const std::uint64_t bucket : {1U, 3U, 32U, 33U, 512U, 1000U, 1703U}) {
+      for (const std::uint64_t k : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{5}, bucket / 2, bucket}) {
+        if (k > bucket || bucket > n || !spar_test::runs_case(5, number++)) continue;
+        compare_buckets(random_values<float>(n, n + bucket), bucket, k);
+      }
+    }
+  }
+}
+
+TEST(buckets, of_every_type_have_the_bits_of_the_host) {
+  compare_buckets(random_values<double>(700, 1), 100, 10);
+  compare_buckets(random_values<std::int32_t>(700, 2), 100, 10);
+  compare_buckets(random_values<std::int64_t>(700, 3), 100, 10);
+}
+
+TEST(buckets, take_the_first_of_equal_values_and_no_zeros) {
+  std::mt19937_64 random(4);
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const unsigned different : {1U, 2U, 40U}) {
+    vector<float> x(900);
+    for (float& v : x) v = static_cast<float>(random() % (different + 1)) * (random() % 2 == 0 ? 1.0F : -1.0F);
+    std::fill_n(x.begin() + 100, 150, 0.0F); // a bucket without entries, and one with a few
+    x[120] = -inf, x[201] = nan, x[202] = -nan, x[203] = inf, x[210] = 1;
+    for (const std::uint64_t k : {1U, 7U, 80U, 100U}) compare_buckets(x, 100, k);
+  }
+}
+
+TEST(buckets, do_not_depend_on_the_order_of_threads_and_blocks) {
+  auto x = random_values<float>(3000, 9);
+  for (float& v : x) v = std::round(v / 8); // ties
+  for (std::uint64_t seed = 1; seed <= (spar_test::runs_all_cases() ? 8 : 2); ++seed) {
+    kernel_test::set_order(seed, 1 + static_cast<unsigned>(seed % 8));
+    compare_buckets(x, 60, 9);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace spar::inline v0_1::selector {
 
@@ -42,17 +43,22 @@ struct bucket_topk {
   /// Calls `f(name, value)` for each option that must be equal on all ranks.
   void options(auto&& f) const { f("k", detail::compared_k(k)), f("bucket", bucket); }
 
-  template <index_type Index, kernel::ranked T, class Prepare>
-  ready<sparse_stream<T, Index>> operator()(const host_work& work, std::span<T> x, no_state&,
-                                            const Prepare& prepare) const {
+  template <index_type Index, class Work, kernel::ranked T, class Prepare>
+  auto operator()(Work& work, std::span<T> x, no_state&, const Prepare& prepare) const ->
+      typename Work::template answer<sparse_stream<T, Index>> {
     validate(x.size());
     prepare(0, x.size());
     const std::size_t n = x.size(), length = std::min<std::uint64_t>(bucket, std::max<std::size_t>(n, 1));
-    const std::size_t room = n / length * std::min<std::uint64_t>(k, length) + std::min<std::uint64_t>(k, n % length);
-    auto selected = sparse_stream<T, Index>::sparse(work.memory(), n, room);
-    selected.shrink(kernel::take_from_buckets(x, length, static_cast<std::size_t>(std::min<std::uint64_t>(k, length)),
-                                              selected.indices().data(), selected.values().data(), work.memory()));
-    return ready(std::move(selected));
+    const std::size_t most = std::min<std::uint64_t>(k, length);
+    const std::size_t room = n / length * most + std::min<std::uint64_t>(k, n % length);
+    if constexpr (requires { work.template take_from_buckets<Index>(x, length, most, room); }) {
+      return work.template take_from_buckets<Index>(x, length, most, room);
+    } else { // on the host: every program includes host_work, which therefore does not include these loops
+      auto selected = sparse_stream<T, Index>::sparse(work.memory(), n, room);
+      selected.shrink(kernel::take_from_buckets(x, length, most, selected.indices().data(), selected.values().data(),
+                                                work.memory()));
+      return ready(std::move(selected));
+    }
   }
 };
 

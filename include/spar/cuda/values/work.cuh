@@ -3,6 +3,7 @@
 #pragma once
 
 #include <spar/core/memory/fixed_vector.hpp>
+#include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
@@ -282,6 +283,19 @@ class device_work : public device_counts {
     }
     mine.shrink(cut.count);
     if (least != nullptr) *least = cut.threshold;
+    co_return mine;
+  }
+  /// Moves the `k` largest values of each `bucket` consecutive ones to a stream, which has at most `room` entries.
+  template <index_type Index, kernel::ranked T>
+  [[nodiscard]] task<sparse_stream<T, Index>> take_from_buckets(std::span<T> x, std::uint64_t bucket, std::uint64_t k,
+                                                                std::uint64_t room) const {
+    auto mine = sparse_stream<T, Index>::sparse(memory(), x.size(), room);
+    counter taken(*this, kernel::bucket_words(x.size(), bucket));
+    kernel::start_take_from_buckets(x.data(), x.size(), bucket, k, mine.indices().data(), mine.values().data(),
+                                    taken.data(), taken.words(), stream());
+    co_await taken.written();
+    const std::uint64_t count = taken.value();
+    mine.shrink(count);
     co_return mine;
   }
   template <kernel::ranked T>
