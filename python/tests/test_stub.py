@@ -10,7 +10,8 @@ from nanobind.stubgen import StubGen
 import spar
 
 STUB = Path(__file__).resolve().parents[1] / "spar/_spar.pyi"
-HEAD = "# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n# test_stub.py writes this file.\n"
+LICENCE = Path(__file__).read_text().partition("\n")[0]
+HEAD = f"{LICENCE}\n# test_stub.py writes this file.\n"
 
 
 def stub():
