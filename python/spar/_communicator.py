@@ -113,7 +113,7 @@ class Communicator(_spar.Communicator):
         if _rows.are_rows(entries.values):
             result: T = entries.make(*_rows.allreduce(self, *entries[:3], op, algorithm))
         else:
-            result = entries.make(*self._allreduce_sparse(*entries[:3], op, algorithm))
+            result = entries.make(*self._allreduce_sparse(*entries[:4], op, algorithm))
         return result
 
     def allgather_sparse(self, vector: T) -> list[T]:
@@ -121,7 +121,7 @@ class Communicator(_spar.Communicator):
         entries = entries_of(vector)
         if _rows.are_rows(entries.values):
             return [entries.make(*part) for part in _rows.allgather(self, *entries[:3])]
-        return [entries.make(*part) for part in self._allgather_sparse(*entries[:3])]
+        return [entries.make(*part) for part in self._allgather_sparse(*entries[:4])]
 
     def reduce_scatter_sparse(self, vector: T, op: str = "sum", bounds: Sequence[int] | None = None) -> T:
         """Reduces the sparse vectors of all ranks, and returns the entries of this rank's block, with their indices in
@@ -133,7 +133,7 @@ class Communicator(_spar.Communicator):
                 f"values has the shape {tuple(entries.values.shape)}; expected one dimension: only allreduce_sparse "
                 "and allgather_sparse take rows"
             )
-        block: T = entries.make(*self._reduce_scatter_sparse(*entries[:3], op, bounds))
+        block: T = entries.make(*self._reduce_scatter_sparse(*entries[:4], op, bounds))
         return block
 
     _hosts: list[int] | None = None

@@ -41,37 +41,27 @@ class Entries(NamedTuple):
     n: int
     indices: Any
     values: Any
+    ascending: bool  # False if the indices may repeat, or have another order
     make: Callable[[Any, Any], Any]
 
 
-def entries_of(vector: Any, *, coalesced: bool = True) -> Entries:
-    """The entries of a Sparse, a SciPy vector or a torch COO tensor; those of the latter two are summed by index where
-    they have to be, unless `coalesced` is False. Raises TypeError for another object, and ValueError for a
-    matrix."""
+def entries_of(vector: Any, *, sum_rows: bool = True) -> Entries:
+    """The entries of a Sparse, a SciPy vector or a torch COO tensor. Rows of the latter with equal indices are summed
+    unless `sum_rows` is False. Raises TypeError for another object, and ValueError for a matrix."""
     if isinstance(vector, Sparse):
-        return Entries(vector.n, vector.indices, vector.values, lambda i, v: Sparse(vector.n, i, v))
+        return Entries(vector.n, vector.indices, vector.values, True, lambda i, v: Sparse(vector.n, i, v))
     package = type(vector).__module__.partition(".")[0]
     if package == "scipy" and hasattr(vector, "tocoo"):
-        entries, ascending = _of_scipy(vector)
-    elif package == "torch" and getattr(vector, "is_sparse", False):
-        entries, ascending = _of_torch(vector, coalesced)
-    else:
-        raise TypeError(
-            f"vector is of the type {type(vector).__name__}; expected a spar.Sparse, a sparse vector of SciPy or a "
-            "sparse COO tensor of torch"
-        )
-    if coalesced and not ascending:
-        return Entries(entries.n, *_coalesced(entries, "sum"), entries.make)
-    return entries
+        return _of_scipy(vector)
+    if package == "torch" and getattr(vector, "is_sparse", False):
+        return _of_torch(vector, sum_rows)
+    raise TypeError(
+        f"vector is of the type {type(vector).__name__}; expected a spar.Sparse, a sparse vector of SciPy or a "
+        "sparse COO tensor of torch"
+    )
 
 
-def _coalesced(entries: Entries, op: str) -> tuple[Any, Any]:
-    coalesce: Any = _rows.coalesce if _rows.are_rows(entries.values) else _spar.coalesce
-    indices, values = coalesce(*entries[:3], op)
-    return indices, values
-
-
-def _of_scipy(vector: Any) -> tuple[Entries, bool]:
+def _of_scipy(vector: Any) -> Entries:
     shape, kind = vector.shape, type(vector)
     if len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
         raise InvalidArgumentError(f"vector has the shape {shape}; expected (n,) or (1, n)")
@@ -80,7 +70,7 @@ def _of_scipy(vector: Any) -> tuple[Entries, bool]:
         def make_csr(i: Any, v: Any) -> Any:
             return kind((v, i, np.array([0, len(i)], i.dtype)), shape)
 
-        return Entries(shape[-1], vector.indices, vector.data, make_csr), vector.has_canonical_format
+        return Entries(shape[-1], vector.indices, vector.data, vector.has_canonical_format, make_csr)
     coo = vector.tocoo()
     indices = coo.coords[-1]
 
@@ -89,10 +79,10 @@ def _of_scipy(vector: Any) -> tuple[Entries, bool]:
         coo.has_canonical_format = True
         return coo if vector.format == "coo" else coo.asformat(vector.format)
 
-    return Entries(shape[-1], indices, coo.data, make_coo), bool((indices[1:] > indices[:-1]).all())
+    return Entries(shape[-1], indices, coo.data, bool((indices[1:] > indices[:-1]).all()), make_coo)
 
 
-def _of_torch(vector: Any, coalesced: bool) -> tuple[Entries, bool]:
+def _of_torch(vector: Any, sum_rows: bool) -> Entries:
     import torch
 
     device = vector.device
@@ -103,7 +93,7 @@ def _of_torch(vector: Any, coalesced: bool) -> tuple[Entries, bool]:
     if dimensions == 0:
         raise InvalidArgumentError(f"vector has the shape {tuple(shape)}, but no sparse dimension")
     has_rows = dimensions < len(shape)
-    if coalesced and has_rows:
+    if sum_rows and has_rows:
         vector = vector.coalesce()  # six times as fast for rows as NumPy
     indices, values = vector._indices(), vector._values()
     if dimensions > 1:  # they count as their product
@@ -125,12 +115,13 @@ def _of_torch(vector: Any, coalesced: bool) -> tuple[Entries, bool]:
             v = v.to(vector.dtype)
         return torch.sparse_coo_tensor(along, v, shape, device=device, is_coalesced=True, check_invariants=False)
 
-    return Entries(shape[:dimensions].numel(), indices, values, make), vector.is_coalesced()
+    return Entries(shape[:dimensions].numel(), indices, values, vector.is_coalesced(), make)
 
 
 def coalesce(vector: Any, op: str = "sum") -> Any:
     """A vector of the kind of `vector` (see Communicator.allreduce_sparse) with ascending indices, of entries in any
     order. `op` reduces the values (or rows) of an index in the order given: 'sum', 'min', 'max' or 'prod'. Raises
     TypeError if `vector` is of another kind, and InvalidArgumentError if its shape or an index does not fit."""
-    entries = entries_of(vector, coalesced=False)
-    return entries.make(*_coalesced(entries, op))
+    entries = entries_of(vector, sum_rows=False)
+    by: Any = _rows.coalesce if _rows.are_rows(entries.values) else _spar.coalesce
+    return entries.make(*by(*entries[:3], op))

@@ -73,11 +73,11 @@ const void* converted(const From* from, std::int64_t count, std::int64_t n, std:
   return indices;
 }
 
-nb::tuple allreduce_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values, nb::handle op,
-                           nb::handle algorithm) {
+nb::tuple allreduce_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values, bool ascending,
+                           nb::handle op, nb::handle algorithm) {
   const algorithm_text text(algorithm);
   const spar_op by = operation_of(op);
-  const sparse_entries mine(n, indices, values);
+  const sparse_entries mine(n, indices, values, ascending);
   owned_stream sum;
   self.call([&](spar_comm comm, spar_request* request) {
     return spar_start_allreduce_sparse(comm, mine.view(), by, text.c_str(), sum.to(), request);
@@ -85,8 +85,8 @@ nb::tuple allreduce_sparse(communicator& self, std::int64_t n, nb::handle indice
   return mine.copy_of(sum.view());
 }
 
-nb::list allgather_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values) {
-  const sparse_entries mine(n, indices, values);
+nb::list allgather_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values, bool ascending) {
+  const sparse_entries mine(n, indices, values, ascending);
   spar_gathered all = nullptr;
   self.call([&](spar_comm comm, spar_request* request) {
     return spar_start_allgather_sparse(comm, mine.view(), &all, request);
@@ -105,9 +105,9 @@ nb::list allgather_sparse(communicator& self, std::int64_t n, nb::handle indices
 }
 
 nb::tuple reduce_scatter_sparse(communicator& self, std::int64_t n, nb::handle indices, nb::handle values,
-                                nb::handle op, const std::optional<std::vector<std::int64_t>>& bounds) {
+                                bool ascending, nb::handle op, const std::optional<std::vector<std::int64_t>>& bounds) {
   const spar_op by = operation_of(op);
-  const sparse_entries mine(n, indices, values);
+  const sparse_entries mine(n, indices, values, ascending);
   check_bounds(self, bounds);
   owned_stream block;
   self.call([&](spar_comm comm, spar_request* request) {
@@ -119,7 +119,7 @@ nb::tuple reduce_scatter_sparse(communicator& self, std::int64_t n, nb::handle i
 
 nb::tuple coalesce(std::int64_t n, nb::handle indices, nb::handle values, nb::handle op) {
   const spar_op by = operation_of(op);
-  const sparse_entries entries(n, indices, values);
+  const sparse_entries entries(n, indices, values, true); // the library sums entries in any order
   owned_stream sum;
   check(spar_coalesce(entries.view(), by, sum.to()));
   return entries.copy_of(sum.view());
@@ -127,7 +127,7 @@ nb::tuple coalesce(std::int64_t n, nb::handle indices, nb::handle values, nb::ha
 
 } // namespace
 
-sparse_entries::sparse_entries(std::int64_t n, nb::handle indices, nb::handle values)
+sparse_entries::sparse_entries(std::int64_t n, nb::handle indices, nb::handle values, bool ascending)
     : indices_(indices, "indices", access::read), values_(values, "values", access::read), x_(values_) {
   if (n < 0) raise(SPAR_ERR_INVALID_ARGUMENT, "n is " + std::to_string(n) + "; expected at least 0");
   if (!is_index(indices_.type())) {
@@ -151,6 +151,10 @@ sparse_entries::sparse_entries(std::int64_t n, nb::handle indices, nb::handle va
     view_.indices = narrow ? converted<std::uint32_t>(from, view_.count, n, own_indices_)
                            : converted<std::uint64_t>(from, view_.count, n, own_indices_);
   });
+  if (!ascending) {
+    check(spar_coalesce(&view_, SPAR_SUM, sums_.to()));
+    view_ = sums_.view();
+  }
   static constexpr std::uint64_t none = 0;
   if (view_.indices == nullptr) view_.indices = &none; // an empty array; NULL would mean a dense vector
 }
@@ -176,17 +180,18 @@ nb::tuple sparse_entries::copy_of(const spar_vector& view, element index) {
 }
 
 void bind_sparse(nb::module_& module, nb::class_<communicator>& type) {
-  type.def("_allreduce_sparse", &allreduce_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a.none(),
-           "algorithm"_a.none(),
-           nb::sig("def _allreduce_sparse(self, n: int, indices: object, values: object, op: str, "
+  type.def("_allreduce_sparse", &allreduce_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "ascending"_a,
+           "op"_a.none(), "algorithm"_a.none(),
+           nb::sig("def _allreduce_sparse(self, n: int, indices: object, values: object, ascending: bool, op: str, "
                    "algorithm: object) -> tuple[typing.Any, typing.Any]"))
-      .def("_allgather_sparse", &allgather_sparse, "n"_a, "indices"_a.none(), "values"_a.none(),
-           nb::sig("def _allgather_sparse(self, n: int, indices: object, values: object) -> "
+      .def("_allgather_sparse", &allgather_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "ascending"_a,
+           nb::sig("def _allgather_sparse(self, n: int, indices: object, values: object, ascending: bool) -> "
                    "list[tuple[typing.Any, typing.Any]]"))
-      .def("_reduce_scatter_sparse", &reduce_scatter_sparse, "n"_a, "indices"_a.none(), "values"_a.none(),
-           "op"_a.none(), "bounds"_a.none(),
-           nb::sig("def _reduce_scatter_sparse(self, n: int, indices: object, values: object, op: str, "
-                   "bounds: collections.abc.Sequence[int] | None) -> tuple[typing.Any, typing.Any]"));
+      .def(
+          "_reduce_scatter_sparse", &reduce_scatter_sparse, "n"_a, "indices"_a.none(), "values"_a.none(), "ascending"_a,
+          "op"_a.none(), "bounds"_a.none(),
+          nb::sig("def _reduce_scatter_sparse(self, n: int, indices: object, values: object, ascending: bool, op: str, "
+                  "bounds: collections.abc.Sequence[int] | None) -> tuple[typing.Any, typing.Any]"));
   module.def("coalesce", &coalesce, "n"_a, "indices"_a.none(), "values"_a.none(), "op"_a.none(),
              nb::sig("def coalesce(n: int, indices: object, values: object, op: str) -> "
                      "tuple[typing.Any, typing.Any]"));

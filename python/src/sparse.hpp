@@ -13,26 +13,6 @@
 
 namespace spar_python {
 
-/// The entries of a sparse vector of dimension `n` that a caller passes. Indices get 32 bits if n <= 2^32, otherwise
-/// 64, whatever the type of the array.
-class sparse_entries {
- public:
-  /// Throws InvalidArgumentError, TypeError or ValueError with the name of the argument.
-  sparse_entries(std::int64_t n, nb::handle indices, nb::handle values);
-
-  [[nodiscard]] const spar_vector* view() const noexcept { return &view_; }
-  /// The indices and the values of `view`, which spar owns, in new arrays, with the types of these entries.
-  [[nodiscard]] nb::tuple copy_of(const spar_vector& view) const { return copy_of(view, indices_.type()); }
-  /// The same with indices of the type `index`.
-  [[nodiscard]] static nb::tuple copy_of(const spar_vector& view, element index);
-
- private:
-  array indices_, values_;
-  call_values x_;
-  std::unique_ptr<std::byte[]> own_indices_; // if the caller's have another size
-  spar_vector view_{};
-};
-
 /// A stream that is freed with this object.
 class owned_stream {
  public:
@@ -49,6 +29,28 @@ class owned_stream {
 
  private:
   spar_stream stream_ = nullptr;
+};
+
+/// The entries of a sparse vector of dimension `n` that a caller passes. Indices get 32 bits if n <= 2^32, otherwise
+/// 64, whatever the type of the array.
+class sparse_entries {
+ public:
+  /// Sums entries with equal indices, and sorts the entries, unless indices are `ascending`, which the collectives
+  /// check. Throws InvalidArgumentError, TypeError or ValueError with the name of the argument.
+  sparse_entries(std::int64_t n, nb::handle indices, nb::handle values, bool ascending);
+
+  [[nodiscard]] const spar_vector* view() const noexcept { return &view_; }
+  /// The indices and the values of `view`, which spar owns, in new arrays, with the types of these entries.
+  [[nodiscard]] nb::tuple copy_of(const spar_vector& view) const { return copy_of(view, indices_.type()); }
+  /// The same with indices of the type `index`.
+  [[nodiscard]] static nb::tuple copy_of(const spar_vector& view, element index);
+
+ private:
+  array indices_, values_;
+  call_values x_;
+  std::unique_ptr<std::byte[]> own_indices_; // if the caller's have another size
+  owned_stream sums_;                        // if the indices do not ascend
+  spar_vector view_{};
 };
 
 } // namespace spar_python
