@@ -15,10 +15,10 @@ BUILD = EXTENSION.parents[2]
 
 
 def of_the_repository(paths):
-    """The paths that are in the repository but not in its build folder, relative to it."""
+    """The paths that are in the repository but neither in its build folder nor in its tests, relative to it."""
     found = (Path(path) if Path(path).is_absolute() else BUILD / path for path in paths)
     found = (Path(*path.parts) for path in map(Path.resolve, found) if path.is_relative_to(ROOT))
-    return {str(path.relative_to(ROOT)) for path in found if not path.is_relative_to(ROOT / "build")}
+    return {str(path) for path in (path.relative_to(ROOT) for path in found) if path.parts[0] not in ("build", "tests")}
 
 
 def ninja(*arguments):
