@@ -2,7 +2,10 @@
 // The arrays that callers pass.
 #include "arrays.hpp"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <spar/spar.h>
 
@@ -11,8 +14,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace spar_python {
 
@@ -60,6 +66,20 @@ element element_of(nb::dlpack::dtype type) noexcept {
   }
 }
 
+/// The element that a typestr of NumPy's array interface describes, in the byte order of this machine.
+element element_of(std::string_view typestr) noexcept {
+  if (typestr.size() != 3 || typestr[0] != (std::endian::native == std::endian::little ? '<' : '>'))
+    return element::other;
+  const char kind = typestr[1] == 'f'   ? (typestr[2] == '2'   ? 'e'
+                                           : typestr[2] == '4' ? 'f'
+                                                               : 'd')
+                    : typestr[1] == 'i' ? 'q'
+                    : typestr[1] == 'u' ? 'Q'
+                                        : '?';
+  const char format[] = {kind, '\0'};
+  return element_of(format, typestr[2] - '0');
+}
+
 constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64", "uint32", "uint64"};
 const std::string value_names = "float32, float64, float16, bfloat16, int32 or int64";
 
@@ -98,6 +118,19 @@ nb::object numpy_of(nb::handle from) {
   return nb::steal<nb::object>(array);
 }
 
+/// The stream that orders the work on an array of a CUDA device: that of its interface, or the current stream of torch.
+/// Otherwise the default stream, behind which DLPack without a stream puts earlier work.
+std::uintptr_t stream_of(nb::handle from) {
+  if (nb::hasattr(from, "data_ptr") && nb::hasattr(from, "is_cuda")) {
+    const nb::object current = nb::module_::import_("torch").attr("cuda").attr("current_stream");
+    return nb::cast<std::uintptr_t>(current(from.attr("device")).attr("cuda_stream"));
+  }
+  const nb::object interface = nb::getattr(from, "__cuda_array_interface__", nb::none());
+  if (!nb::isinstance<nb::dict>(interface)) return 0;
+  const nb::object stream = interface.attr("get")("stream");
+  return stream.is_none() ? 0 : nb::cast<std::uintptr_t>(stream); // 1 and 2 are cudaStreamLegacy, cudaStreamPerThread
+}
+
 } // namespace
 
 array::array(nb::handle from, const char* name, access use) : from_(from), name_(name) {
@@ -116,6 +149,13 @@ array::array(nb::handle from, const char* name, access use) : from_(from), name_
       return;
     }
     PyErr_Clear(); // for example NumPy's arrays of bfloat16, which have a DLPack in some versions
+  }
+  if (!nb::hasattr(from, "__dlpack__")) {
+    const nb::object interface = nb::getattr(from, "__cuda_array_interface__", nb::none());
+    if (nb::isinstance<nb::dict>(interface)) {
+      from_cuda_interface(nb::cast<nb::dict>(interface), use);
+      return;
+    }
   }
   from_tensor(use);
 }
@@ -149,8 +189,8 @@ void array::from_tensor(access use) {
     const std::string type = text_of(from_.type().attr("__name__"));
     if (!nb::hasattr(from_, "__dlpack__"))
       refuse(PyExc_TypeError, std::string(name_) + " is of the type " + type +
-                                  "; expected a NumPy array, a torch tensor, or an object with the buffer protocol or "
-                                  "DLPack");
+                                  "; expected a NumPy array, a torch tensor, or an object with the buffer protocol, "
+                                  "DLPack or the CUDA array interface");
     try {
       from_.attr("__dlpack__")();
     } catch (const nb::python_error& e) {
@@ -162,20 +202,62 @@ void array::from_tensor(access use) {
     refuse(PyExc_ValueError, std::string(name_) + " is read-only; pass a writable array or out=");
   }
   check_contiguous(static_cast<int>(tensor_.ndim()), tensor_.shape_ptr(), tensor_.stride_ptr());
+  size_ = static_cast<std::int64_t>(tensor_.size());
+  type_ = element_of(tensor_.dtype());
+  const bool on_cuda =
+      tensor_.device_type() == nb::device::cuda::value || tensor_.device_type() == nb::device::cuda_managed::value;
+  if (on_cuda && tensor_.nbytes() > 0) {
+    on_device_ = device_copy::of(const_cast<void*>(tensor_.data()), tensor_.nbytes(), stream_of(from_));
+    if (on_device_) {
+      data_ = on_device_->data();
+      return;
+    }
+  }
   if (tensor_.device_type() != nb::device::cpu::value && tensor_.device_type() != nb::device::cuda_host::value) {
     if (!nb::hasattr(from_, "cpu") || !nb::hasattr(from_, "copy_"))
       refuse(PyExc_ValueError, std::string(name_) + " is on the device " +
                                    text_of(nb::getattr(from_, "device", nb::int_(tensor_.device_type()))) +
-                                   "; expected a torch tensor, or an array in the memory of the CPU");
+                                   "; expected a torch tensor, or an array in the memory of the CPU" +
+                                   (on_cuda ? std::string(", because ") + device_copy::why_none() : std::string()));
     copied_ = from_.attr("cpu")();
     tensor_ = nb::cast<nb::ndarray<nb::ro>>(copied_);
   }
   data_ = const_cast<void*>(tensor_.data());
-  size_ = static_cast<std::int64_t>(tensor_.size());
-  type_ = element_of(tensor_.dtype());
+}
+
+void array::from_cuda_interface(const nb::dict& interface, access use) {
+  const auto shape = nb::cast<std::vector<std::int64_t>>(interface["shape"]);
+  const auto typestr = nb::cast<std::string>(interface["typestr"]);
+  const auto data = nb::cast<std::pair<std::uintptr_t, bool>>(interface["data"]);
+  const auto in_bytes = nb::cast<std::optional<std::vector<std::int64_t>>>(interface.attr("get")("strides"));
+  if (!interface.attr("get")("mask").is_none())
+    refuse(PyExc_ValueError, std::string(name_) + " has a mask; pass an array without one");
+  if (use == access::write && data.second)
+    refuse(PyExc_ValueError, std::string(name_) + " is read-only; pass a writable array or out=");
+  type_ = element_of(std::string_view(typestr));
+  if (type_ == element::other)
+    refuse(PyExc_TypeError, std::string(name_) + " has elements of the type " + typestr + "; expected " + value_names);
+  const std::int64_t bytes = typestr[2] - '0';
+  size_ = 1;
+  for (const std::int64_t extent : shape) size_ *= extent;
+  if (in_bytes) {
+    std::vector<std::int64_t> strides;
+    for (const std::int64_t stride : *in_bytes) strides.push_back(stride % bytes == 0 ? stride / bytes : 0);
+    check_contiguous(static_cast<int>(shape.size()), shape.data(), strides.data());
+  }
+  if (size_ == 0) return;
+  on_device_ =
+      device_copy::of(reinterpret_cast<void*>(data.first), static_cast<std::size_t>(size_ * bytes), stream_of(from_));
+  if (!on_device_)
+    refuse(PyExc_ValueError, std::string(name_) +
+                                 " is on a CUDA device; expected an array in the memory of the CPU, "
+                                 "because " +
+                                 device_copy::why_none());
+  data_ = on_device_->data();
 }
 
 void array::copy_back() const {
+  if (on_device_) on_device_->copy_back();
   if (copied_.is_valid()) from_.attr("copy_")(copied_);
 }
 

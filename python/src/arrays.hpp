@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arrays that callers pass: NumPy, torch, and whatever has the buffer protocol or DLPack.
+// The arrays that callers pass: NumPy, torch, CuPy, and whatever has the buffer protocol, DLPack or the CUDA array
+// interface.
 #pragma once
+
+#include "device.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace spar_python {
@@ -23,7 +27,8 @@ enum class access : std::uint8_t { read, write };
 class array {
  public:
   /// Throws TypeError or ValueError with the `name` of the argument unless `from` is a contiguous array, which for
-  /// `access::write` is writable, in this process's memory or a torch tensor on a device, which is copied.
+  /// `access::write` is writable, in this process's memory or on a device, from which it is copied. Raises
+  /// TransportError if CUDA fails.
   array(nb::handle from, const char* name, access use);
   array(const array&) = delete;
   ~array();
@@ -35,12 +40,13 @@ class array {
   [[nodiscard]] const char* name() const noexcept { return name_; }
   /// The name of the elements' type, for errors.
   [[nodiscard]] nb::object type_name() const;
-  /// Copies the elements to the device of the caller's tensor, if it is on one. Needs the GIL.
+  /// Copies the elements to the device of the caller's array, if it is on one. Needs the GIL.
   void copy_back() const;
 
  private:
   void from_buffer();
   void from_tensor(access use);
+  void from_cuda_interface(const nb::dict& interface, access use);
   void check_contiguous(int dimensions, const std::int64_t* shape, const std::int64_t* strides) const;
 
   nb::handle from_;
@@ -50,7 +56,8 @@ class array {
   element type_ = element::other;
   Py_buffer buffer_{}; // if the object has the buffer protocol
   nb::ndarray<nb::ro> tensor_;
-  nb::object copied_; // the tensor of the CPU with the elements of one on a device
+  std::unique_ptr<device_copy> on_device_; // the elements of an array on a CUDA device
+  nb::object copied_;                      // the tensor of the CPU with the elements of one on another device
 };
 
 /// The values of a call, as spar reduces them: bfloat16 becomes float in memory of this object.

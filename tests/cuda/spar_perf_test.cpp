@@ -50,6 +50,7 @@ struct few_systems : device_systems<spar::threads> {
                        spar::compose(then<coo, named_codec>{{}, named_codec("qsgd:8")}, spar::dsar_split{}));
     const spar::selector::threshold_reuse select{
         .k = there->k(), .period = static_cast<std::uint64_t>(o.tau_prime), .epsilon = o.epsilon};
+    there->add_feedback("gaussiank", spar::gaussiank_allreduce{.select = {.k = there->k()}});
     there->add_feedback("ok_topk", spar::compose(select, spar::balanced_owners{.tau = o.tau}));
     device_systems::place(systems, o, there, mpi);
   }
