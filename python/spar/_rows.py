@@ -81,8 +81,11 @@ def _begins(indices: Any) -> Any:
 
 
 def _operation(op: str) -> Any:
+    expected = "expected 'sum', 'average', 'min', 'max' or 'prod'"
+    if not isinstance(op, str):
+        raise TypeError(f"op is {op!r}, of the type {type(op).__name__}; {expected}")
     if op not in OPERATIONS:
-        raise InvalidArgumentError(f"op is {op!r}; expected 'sum', 'average', 'min', 'max' or 'prod'")
+        raise InvalidArgumentError(f"op is {op!r}; {expected}")
     return OPERATIONS[op]
 
 

@@ -126,6 +126,22 @@ def test_dlpack():
     assert comm.allreduce(values, out=np.zeros(2)).tolist() == [1, 2]
 
 
+class CopiedByNumpy(OnlyDLPack):
+    """A double of a tensor of another package, which has the functions of torch's."""
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+    def numpy(self):
+        return self.array.copy()
+
+
+def test_tensor_whose_numpy_is_a_copy():
+    values = [CopiedByNumpy(np.ones(2)) for _ in range(2)]
+    spar.run_threads(2, lambda comm: comm.allreduce(values[comm.rank]))
+    assert [of.array.tolist() for of in values] == [[2, 2]] * 2
+
+
 class OnDevice:
     """A double of a torch tensor on a device: DLPack says so, and only its own functions reach its elements."""
 

@@ -168,3 +168,5 @@ def test_calls_that_rows_do_not_have():
         comm.reduce_scatter_sparse(rows)
     with pytest.raises(ValueError, match="op is 'mean'; expected 'sum'"):
         comm.allreduce_sparse(rows, "mean")
+    with pytest.raises(TypeError, match="op is <ufunc 'add'>, of the type ufunc; expected 'sum'"):
+        comm.allreduce_sparse(rows, np.add)

@@ -2,6 +2,7 @@
 """Optimizers and local steps of spar.torch without DDP, among threads."""
 
 import unittest
+import warnings
 
 import torch
 
@@ -79,6 +80,22 @@ class OptimizerTest(unittest.TestCase):
             self.assertEqual(float(weights.pop("unused").abs().sum()), 0)
             for name, value in weights.items():
                 torch.testing.assert_close(value, -sum(gradient_of(step, name).to_dense() for step in range(steps)) / 3)
+
+    def test_a_missing_sparse_gradient_gives_no_warning_of_torch(self):
+        def train(comm):
+            words = torch.nn.Parameter(torch.zeros(5, 3))
+            optimizer = torch.optim.SGD([words], lr=1)
+            spar.torch.ok_topk(comm, 1.0)[0].attach(optimizer)
+            words.grad = torch.eye(5, 3).to_sparse(1)
+            optimizer.step()
+            words.grad = None
+            optimizer.step()
+
+        self.addCleanup(torch.set_warn_always, torch.is_warn_always_enabled())
+        torch.set_warn_always(True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            spar.run_threads(1, train)
 
     def test_a_closure_is_refused(self):
         (comm,) = spar.Communicator.threads(1)

@@ -40,7 +40,7 @@ def ok_topk(
 
     Args:
         comm (spar.Communicator): the ranks.
-        density: from 0 to 1, or a function of the step that returns it.
+        density: above 0 and at most 1, or a function of the step that returns it.
         store (str): how entries are encoded, such as ``"coded"`` or ``"coded:bf16"``.
         options: those of :class:`Reduction`.
 

@@ -396,7 +396,8 @@ def _limit_to_one_infinity(values):
 def _as_sparse(p):
     """The gradient of a parameter, whose rows are sparse, in the layout torch.sparse_coo."""
     if p.grad is None:
-        return torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), p.new_zeros(0, *p.shape[1:]), p.shape)
+        none = torch.zeros(1, 0, dtype=torch.int64)
+        return torch.sparse_coo_tensor(none, p.new_zeros(0, *p.shape[1:]), p.shape, check_invariants=False)
     return p.grad if p.grad.is_sparse else p.grad.to_sparse(1)
 
 
