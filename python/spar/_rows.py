@@ -146,7 +146,10 @@ def _gather_numbers(comm: Any, n: int, indices: Any, values: Any, call: str) -> 
     entries[:-1], entries[-1] = indices, last
     checksums = np.zeros(len(entries), np.int32)
     checksums.view(np.uint32)[-1] = zlib.crc32(text)
-    parts = comm._allgather_sparse(last + 1, entries, checksums, True)
+    try:
+        parts = comm._allgather_sparse(last + 1, entries, checksums, True)
+    except MismatchError as error:  # its text has the numbers of this allgather, which the program does not know
+        raise MismatchError(f"this rank calls {text.decode()}; another rank makes another call") from error
     if any(of[-1] != parts[0][1][-1] for _, of in parts):
         _raise_mismatch(comm, text)
     return [of[:-1] for of, _ in parts]

@@ -121,7 +121,9 @@ def _of_torch(vector: Any, sum_rows: bool) -> Entries:
 def coalesce(vector: Any, op: str = "sum") -> Any:
     """A vector of the kind of `vector` (see Communicator.allreduce_sparse) with ascending indices, of entries in any
     order. `op` reduces the values (or rows) of an index in the order given: 'sum', 'min', 'max' or 'prod'. Raises
-    TypeError if `vector` is of another kind, and InvalidArgumentError if its shape or an index does not fit."""
+    TypeError if `vector` is of another kind, and InvalidArgumentError if its shape, an index or `op` does not fit."""
+    if op == "average":
+        raise InvalidArgumentError("op is 'average'; coalesce takes 'sum', 'min', 'max' or 'prod'")
     entries = entries_of(vector, sum_rows=False)
     by: Any = _rows.coalesce if _rows.are_rows(entries.values) else _spar.coalesce
     return entries.make(*by(*entries[:3], op))

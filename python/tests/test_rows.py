@@ -140,6 +140,19 @@ def test_ranks_that_disagree(change, text):
     spar.run_threads(3, reduce)
 
 
+@pytest.mark.parametrize("n, values", [(9, np.ones(2, np.float32)), (2**33, np.ones((2, 3), np.float32))])
+def test_a_rank_that_makes_another_call(n, values):
+    def reduce(comm):
+        mine = spar.Sparse(n, np.array([1, 5]), values) if comm.rank == 1 else rows
+        with pytest.raises(spar.MismatchError, match=expected if comm.rank == 0 else "") as caught:
+            comm.allreduce_sparse(mine)
+        assert "4294967295" not in str(caught.value)
+
+    rows = spar.Sparse(9, np.array([1, 5]), np.ones((2, 3), np.float32))
+    expected = r"this rank calls .* of rows \(3,\) of float32, n = 9; another rank makes another call"
+    spar.run_threads(2, reduce)
+
+
 @pytest.mark.parametrize(
     "n, indices, values, error, text",
     [

@@ -97,6 +97,9 @@ def test_coalesce():
     assert sum_.values.tolist() == [2, 4]
     most = spar.coalesce(spar.Sparse(9, np.array([5, 1, 5]), np.array([1, 2, 3])), "max")
     assert most.values.tolist() == [2, 3]
+    for values in np.ones(1), np.ones((1, 2)):
+        with pytest.raises(ValueError, match="op is 'average'; coalesce takes 'sum'"):
+            spar.coalesce(spar.Sparse(9, np.array([5]), values), "average")
 
 
 def test_scipy():
