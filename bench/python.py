@@ -131,6 +131,7 @@ def main():
             new = measure_training(case, found) if case in TRAININGS else measure_calls(chosen.rounds, found)
             cases = {row["case"] for row in new}
             rows = [row for row in rows if row["case"] not in cases] + new
+            rows.sort(key=lambda row: [*TRAININGS].index(row["case"]) if row["case"] in TRAININGS else -1)
             records.write(chosen.file, json.dumps(rows, indent=0))
 
 
