@@ -35,6 +35,8 @@ class ErrorFeedback(_spar.ErrorFeedback):
         name = _name_of(dtype)
         if name in ("int32", "int64"):
             raise InvalidArgumentError(f"dtype is {name}; error feedback takes float32, float64, float16 and bfloat16")
+        if algorithm is None:  # elsewhere the cheapest composition, which has no selector
+            raise InvalidArgumentError("algorithm is None; expected a composition with a selector, as 'ok_topk:0.01'")
         super().__init__(comm, algorithm, name, index_bits)
         self._comm = comm
 

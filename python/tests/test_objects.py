@@ -89,6 +89,8 @@ def test_bad_error_feedback():
     (comm,) = spar.Communicator.threads(1)
     with pytest.raises(ValueError, match="no selector"):
         spar.ErrorFeedback(comm, "ring")
+    with pytest.raises(ValueError, match="algorithm is None; expected a composition with a selector"):
+        spar.ErrorFeedback(comm, None)
     with pytest.raises(TypeError, match="dtype is int8; expected float32"):
         spar.ErrorFeedback(comm, "topka:k=1", np.int8)
     with pytest.raises(ValueError, match="dtype is int32; error feedback takes float32"):

@@ -311,6 +311,12 @@ class ReductionTest(unittest.TestCase):
         self.assertLess((average - exact).abs().max(), 0.1)
         self.assertFalse(torch.equal(average, exact))
 
+    def test_least_density(self):
+        state, _ = spar.torch.topk(spar.Communicator.threads(1)[0], 1e-10)
+        values = torch.tensor([1.0, 3, 2])
+        state.start([1], values, [3]).wait()
+        self.assertEqual(values.tolist(), [0, 3, 0])
+
     def test_bad_arguments(self):
         comm = spar.Communicator.threads(1)[0]
         for call, text in (

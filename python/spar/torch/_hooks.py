@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -168,7 +169,7 @@ def _by_density(system, density, store):
         share = density(step) if callable(density) else density
         if not 0 < share <= 1:
             raise ValueError(f"density is {share}; expected a number above 0 and at most 1")
-        return f"{system}:{share:.9f}".rstrip("0") + part
+        return f"{system}:{numpy.format_float_positional(share)}{part}"
 
     if not callable(density):
         text(0)  # an invalid density raises here, not in the first step
