@@ -314,7 +314,7 @@ TEST_F(stream_ordered, reports_damaged_messages_of_ok_topk) {
                       })[1]
         .error;
   };
-  for (const std::uint64_t transfer : {1, 2}) {
+  for (const std::uint64_t transfer : {1U, 2U}) {
     EXPECT_NE(error(transfer, 15).find("entries, but it has room for "), std::string::npos) << transfer;
     EXPECT_NE(error(transfer, 32 + 3).find("the indices of a message"), std::string::npos) << transfer;
   }

@@ -60,12 +60,20 @@ std::uint64_t members(spar::ucx& net, rank_t id) {
   return static_cast<std::uint64_t>(few[0]);
 }
 
+/// A signal that a rank sends itself after half of its calls, while the others wait for it in a call.
+struct accident {
+  rank_t of = -1;
+  int signal = 0;
+};
+
 /// Makes `calls` calls on `net`, and goes on with the survivors when the calls fail.
-int program(spar::ucx& net, rank_t id, std::uint64_t left, std::uint64_t call, std::uint64_t calls) {
+int program(spar::ucx& net, rank_t id, std::uint64_t left, std::uint64_t call, std::uint64_t calls,
+            const accident& halfway = {}) {
   try {
     std::vector<std::uint64_t> least{call}; // a rank may have completed one call more than others
     spar::allreduce(net, std::span(least), spar::ring{}, spar::minimum{});
     for (call = least[0]; call < calls; ++call) {
+      if (id == halfway.of && call == calls / 2) ::raise(halfway.signal);
       const std::uint64_t now = members(net, id);
       if (now == 0 || (now & bit(id)) == 0) return wrong_sum;
       if ((now & ~left) != 0) return rank_came_back;
@@ -109,7 +117,8 @@ enum class store { of_test, of_rank_0 };
 /// after the processes, for a process that is made while another thread holds a lock of UCX would hang.
 class job {
  public:
-  job(rank_t ranks, const char* transports, double deadline, std::uint64_t calls, store where_is = store::of_test) {
+  job(rank_t ranks, const char* transports, double deadline, std::uint64_t calls, store where_is = store::of_test,
+      accident halfway = {}) {
     const spar::rendezvous_options where = test::here(port_.get(), 60);
     for (rank_t r = 0; r < ranks; ++r) {
       processes_.emplace_back([=, this] {
@@ -122,7 +131,7 @@ class job {
         spar::ucx net(spar::rendezvous(std::move(store_of_job), r, ranks, where));
         net.set_deadline(deadline);
         met_.add_one();
-        return program(net, r, bit(ranks) - 1, 0, calls);
+        return program(net, r, bit(ranks) - 1, 0, calls, halfway);
       });
     }
     if (where_is == store::of_test) server_.emplace(where);
@@ -144,10 +153,8 @@ TEST(ucx_shrink, survivors_complete_all_calls) {
   for (const char* const transports : both) {
     for (const rank_t ranks : {2, 4}) {
       const rank_t lost = ranks / 2;
-      job all(ranks, transports, 30, 500); // longer than the rank lives
-      sleep_ms(50);
       const test::stopwatch time;
-      ::kill(all[lost].id(), SIGKILL);
+      job all(ranks, transports, 30, 60, store::of_test, {lost, SIGKILL});
       for (rank_t r = 0; r < ranks; ++r) EXPECT_EQ(all[r].status(), r == lost ? -SIGKILL : complete) << r;
       EXPECT_LT(time.seconds(), 15); // not the deadline
     }
@@ -156,9 +163,7 @@ TEST(ucx_shrink, survivors_complete_all_calls) {
 
 /// A process that is stopped for longer than the deadline is a stranger when it goes on.
 TEST(ucx_shrink, a_stopped_process_is_refused_later) {
-  job all(3, both[0], 2.5, 500); // a failed call may take one second to end
-  sleep_ms(50);
-  ::kill(all[1].id(), SIGSTOP);
+  job all(3, both[0], 2.5, 60, store::of_test, {1, SIGSTOP}); // a failed call may take one second to end
   EXPECT_EQ(all[0].status(), complete);
   EXPECT_EQ(all[2].status(), complete);
   ::kill(all[1].id(), SIGCONT);
