@@ -3,7 +3,6 @@
 // algorithm 1; Ok-Topk, algorithms 1 and 2). Compile with nvcc.
 #pragma once
 
-#include <spar/collective/basic/barrier.hpp>
 #include <spar/cuda/values/ordered.cuh>
 #include <spar/cuda/values/ordered_ok_topk.cuh>
 #include <spar/cuda/values/ordered_split.cuh>
@@ -14,7 +13,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 
 namespace spar::inline v0_1 {
@@ -35,16 +33,6 @@ struct ordered_calls<composition<selector::exact_topk, storage::coo, flat, split
 template <kernel::ranked T, index_type Index>
 struct ordered_calls<ok_topk_allreduce<>, T, Index> {
   using type = ordered_ok_topk<T, Index>;
-};
-
-/// A call by which the ranks agree on the options of a composition before they use them.
-template <class Composition>
-struct ordered_agreement : dissemination_barrier {
-  static constexpr std::string_view name = Composition::name;
-  const Composition* parts;
-
-  explicit ordered_agreement(const Composition& of) noexcept : parts(&of) {}
-  void options(auto&& f) const { parts->options(f); }
 };
 
 } // namespace detail

@@ -49,7 +49,7 @@ ROWS = {
     "`merge` ": ["merge<float, uint32, sum>"],
     "`merge_many` ": ["merge_many<float, uint32, sum, *"],
     "`coalesce`:": ["fold_repeated<float, uint32, sum>"],
-    "QSGD, 8 bits: encode": ["qsgd_encode<8, float>"],
+    "QSGD, 8 bits: encode": ["qsgd_encode<8, float, position_random>"],
     "QSGD, 8 bits: decode": ["qsgd_decode<8, float>"],
     "bfloat16 and half, encode or decode": ["??code_short<*, float>"],
     "`reduce_short`:": ["reduce_short<*, float, sum>"],
@@ -57,8 +57,8 @@ ROWS = {
     "zfp, 8 bits a value: decode": ["zfp_decode<float>"],
 }
 # Kernels that are small parts of those of a row, or of calls in the order of a stream.
-SHORT = {"check_messages", "empty_cut", "find_windows", "join_messages", "list_messages", "pack_slices", "put_back",
-         "slice_entries", "take_sample", "write_message"}
+SHORT = {"check_messages", "draw_qsgd", "empty_cut", "find_windows", "join_messages", "list_messages", "pack_slices",
+         "put_back", "slice_entries", "take_sample", "write_message"}
 
 nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 if not Path(nvcc).exists():

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Error feedback in the order of CUDA streams against error feedback on the host: kernels run by fibres, and transfers
 // of a double of NCCL, in the streams of a double of the CUDA runtime, which captures them and launches the graphs.
-#include "over_nccl.hpp"
+#include "in_order.hpp"
 
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
@@ -23,6 +23,7 @@
 namespace {
 
 using namespace feedback_test;
+using in_order::expect_no_errors, in_order::graph, in_order::with_order;
 using over_nccl::outcome, over_nccl::outcomes_on_devices;
 using spar::rank_t;
 
@@ -35,26 +36,6 @@ std::vector<T> gradient_of(rank_t rank, int step, std::size_t n) {
   if (step % 5 == 1) std::fill(x.begin() + static_cast<std::ptrdiff_t>(n / 20), x.end(), T{});
   return x;
 }
-
-/// A stream whose calls are captured as a graph.
-class graph {
- public:
-  template <class Call>
-  graph(cudaStream_t stream, Call call) {
-    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    call();
-    cudaGraph_t captured = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
-    EXPECT_EQ(cudaGraphInstantiate(&exec_, captured, 0), cudaSuccess);
-    cudaGraphDestroy(captured);
-  }
-  graph(const graph&) = delete;
-  ~graph() { cudaGraphExecDestroy(exec_); }
-  void launch(cudaStream_t stream) const { EXPECT_EQ(cudaGraphLaunch(exec_, stream), cudaSuccess); }
-
- private:
-  cudaGraphExec_t exec_ = nullptr;
-};
 
 /// The sums of all steps and the residual on the host.
 template <class T, class Index, class Composition, class Op>
@@ -137,20 +118,6 @@ TEST_F(stream_ordered, topka_has_the_bits_of_the_host) {
   compare_in_a_stream<float>(2, 1, topka(1), true);
   compare_in_a_stream<float>(2, 50, topka(0), true);
   compare_in_a_stream<float>(2, 0, spar::topka_allreduce{.select = {.density = 0.5}}, false);
-}
-
-/// Runs `program(control, order)` on ranks with an `nccl_stream` and a short deadline, and returns their errors.
-template <class Program>
-std::vector<outcome> with_order(rank_t ranks, std::uint64_t seed, Program program) {
-  return outcomes_on_devices(ranks, seed, [&](spar::threads& control, outcome&) {
-    control.set_deadline(2);
-    spar::nccl_stream order(control);
-    program(control, order);
-    return std::vector<float>();
-  });
-}
-void expect_no_errors(const std::vector<outcome>& ended) {
-  for (const outcome& o : ended) EXPECT_EQ(o.error, "");
 }
 
 /// What a call puts into the stream, and that it does not wait. TopkA: the residual is added; the top-k clears two

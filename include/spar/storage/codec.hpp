@@ -11,6 +11,7 @@
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/rows.hpp>
 #include <spar/core/util/algobase.hpp>
+#include <spar/core/util/splitmix.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -30,6 +31,11 @@ struct block_position {
 };
 
 namespace detail {
+
+/// The number of the call that a codec gets for the encoding `step` of the call `sequence` (see `block_coder::encode`).
+SPAR_HOST_DEVICE constexpr std::uint64_t call_of_step(std::uint64_t sequence, std::uint64_t step) noexcept {
+  return step == 0 ? sequence : splitmix_finalize(sequence + splitmix_finalize(step));
+}
 
 /// A block codec whose number of bytes depends on the values, as its `encode` returns this number.
 template <class Codec, class T>

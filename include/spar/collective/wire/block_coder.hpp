@@ -196,7 +196,7 @@ class block_coder {
   }
   /// The number of the call that a codec gets for `step`.
   [[nodiscard]] std::uint64_t call_of(std::uint64_t step) const noexcept {
-    return step == 0 ? net_.sequence() : detail::splitmix_finalize(net_.sequence() + detail::splitmix_finalize(step));
+    return detail::call_of_step(net_.sequence(), step);
   }
   /// Makes room for `bytes` bytes.
   static std::span<std::byte> room_for(channel<Net> net, std::size_t bytes, buffer<std::byte>& room) {

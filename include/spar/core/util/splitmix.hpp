@@ -12,7 +12,7 @@ namespace spar::inline v0_1::detail {
 inline constexpr std::uint64_t splitmix_step = 0x9E3779B97F4A7C15U;
 
 /// The mixing function of splitmix64, which turns a state into a random number.
-constexpr std::uint64_t splitmix_finalize(std::uint64_t x) noexcept {
+SPAR_HOST_DEVICE constexpr std::uint64_t splitmix_finalize(std::uint64_t x) noexcept {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return x ^ (x >> 31);

@@ -8,6 +8,7 @@
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/fours.cuh>
 #include <spar/cuda/kernel/language.cuh>
+#include <spar/storage/codec.hpp>
 #include <spar/storage/kernel/magnitude.hpp>
 #include <spar/storage/kernel/qsgd.hpp>
 
@@ -17,7 +18,27 @@
 
 namespace spar::inline v0_1::kernel {
 
+/// The random numbers of calls in the order of a stream, in device memory: a graph of a call that is launched again
+/// draws others.
+struct qsgd_draws {
+  std::uint64_t calls;            ///< the number of calls so far
+  detail::position_random own;    ///< for a rank's values, which ranks round independently
+  detail::position_random shared; ///< for the second encoding of the call
+};
+
 namespace detail {
+
+/// Random numbers that a kernel gets as they are, or finds in device memory.
+__device__ inline position_random numbers_in(const position_random& random) { return random; }
+__device__ inline position_random numbers_in(const position_random* random) { return *random; }
+
+template <class Draws>
+__global__ void __launch_bounds__(spar::detail::warp_size)
+    draw_qsgd(std::uint64_t seed, std::uint64_t step, Draws* draws) {
+  if (threadIdx.x != 0) return;
+  const std::uint64_t call = draws->calls;
+  *draws = {call + 1, position_random(seed, spar::detail::call_of_step(call, step)), position_random(seed, call)};
+}
 
 /// Each warp encodes or decodes a bucket; each lane processes four neighbouring entries at a time, because the codes of
 /// four entries fill whole bytes and share a random word.
@@ -113,10 +134,10 @@ struct qsgd_rows {
   }
 };
 
-template <int Bits, class T>
+template <int Bits, class T, class Random>
 __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
-    qsgd_encode(const T* x, std::uint64_t n, std::uint64_t size, std::uint64_t buckets, std::byte* out,
-                position_random random, std::uint64_t position) {
+    qsgd_encode(const T* x, std::uint64_t n, std::uint64_t size, std::uint64_t buckets, std::byte* out, Random numbers,
+                std::uint64_t position) {
   using device = device_qsgd<Bits>;
   using codec = qsgd_codec<Bits>;
   using real = typename codec::template real<T>;
@@ -156,6 +177,7 @@ __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
   const bool finite = spar::detail::is_finite(scale);
   const real magnify = !finite ? 0 : scale < least_scale ? 1 / least_scale : 1;
   const real factor = codec::factor_of(scale > 0 && finite ? scale * magnify : real(1));
+  const position_random random = numbers_in(numbers);
   const auto shift = static_cast<unsigned>(position % 4 * 16); // rows consist of whole fours
   for (std::uint64_t begin = 0; begin < bucket.count; begin += rows::entries) {
     if (bucket.count > rows::entries) load(begin); // else the entries are still there
@@ -217,6 +239,15 @@ __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
   }
 }
 
+template <int Bits, class T, class Random>
+void start_qsgd_encode_by(const T* x, std::uint64_t n, std::uint64_t bucket, std::byte* out, Random numbers,
+                          std::uint64_t position, cudaStream_t stream) {
+  using device = device_qsgd<Bits>;
+  const std::uint64_t buckets = device::buckets(n, bucket);
+  spar::detail::launch(qsgd_encode<Bits, T, Random>, device::blocks(buckets), device::threads, 0, stream, x, n, bucket,
+                       buckets, out, numbers, position);
+}
+
 } // namespace detail
 
 /// Starts a kernel that encodes n values like `qsgd_codec<Bits>::encode`, with the same bytes. All pointers point to
@@ -225,10 +256,19 @@ template <int Bits, element T>
   requires is_floating<T>
 void start_qsgd_encode(const T* x, std::uint64_t n, std::uint64_t bucket, std::byte* out, std::uint64_t seed,
                        std::uint64_t call, std::uint64_t position, cudaStream_t stream) {
-  using device = detail::device_qsgd<Bits>;
-  const std::uint64_t buckets = device::buckets(n, bucket);
-  spar::detail::launch(detail::qsgd_encode<Bits, T>, device::blocks(buckets), device::threads, 0, stream, x, n, bucket,
-                       buckets, out, detail::position_random(seed, call), position);
+  detail::start_qsgd_encode_by<Bits>(x, n, bucket, out, detail::position_random(seed, call), position, stream);
+}
+/// The same with random numbers in device memory.
+template <int Bits, element T>
+  requires is_floating<T>
+void start_qsgd_encode(const T* x, std::uint64_t n, std::uint64_t bucket, std::byte* out,
+                       const detail::position_random* random, std::uint64_t position, cudaStream_t stream) {
+  detail::start_qsgd_encode_by<Bits>(x, n, bucket, out, random, position, stream);
+}
+/// Starts a kernel that draws the random numbers of the next call of `draws`, whose first encoding is the step `step`
+/// (see `block_coder::encode`), and whose second encoding is the step 0.
+inline void start_draw_qsgd(std::uint64_t seed, std::uint64_t step, qsgd_draws* draws, cudaStream_t stream) {
+  spar::detail::launch(detail::draw_qsgd<qsgd_draws>, 1, spar::detail::warp_size, 0, stream, seed, step, draws);
 }
 /// Starts a kernel that decodes n values like `qsgd_codec<Bits>::decode`.
 template <int Bits, element T>

@@ -3,6 +3,7 @@
 // and the words by which kernels tell the host what has gone wrong.
 #pragma once
 
+#include <spar/collective/basic/barrier.hpp>
 #include <spar/collective/topk/owners_call.hpp>
 #include <spar/core/address.hpp>
 #include <spar/core/element.hpp>
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <string_view>
 #include <utility>
 
 namespace spar::inline v0_1 {
@@ -29,12 +31,23 @@ inline std::uint64_t slice_quota(std::uint64_t ranks, std::uint64_t most) {
   return std::min(most, (of_owner + ranks - 1) / ranks);
 }
 
+/// A call by which the ranks agree on the options of a composition before they use them.
+template <class Composition>
+struct ordered_agreement : dissemination_barrier {
+  static constexpr std::string_view name = Composition::name;
+  const Composition* parts;
+
+  explicit ordered_agreement(const Composition& of) noexcept : parts(&of) {}
+  void options(auto&& f) const { parts->options(f); }
+};
+
 /// Words in page-locked memory, which kernels write and the host reads without a wait.
 struct ordered_words {
   kernel::slice_counts entries; // of this rank
   std::uint64_t dropped = 0;    // sums of this rank for which its message had no room, in all calls
   std::uint64_t too_many = 0;   // entries in a message that had room for fewer; 0: none
   std::uint64_t disordered = 0; // whether the indices of a message did not ascend in their range
+  std::uint32_t refused = 0;    // whether a codec could not encode a value
 };
 
 /// The page-locked memory of calls in a stream.
@@ -63,7 +76,8 @@ class ordered_host_memory {
     return static_cast<std::byte*>(staging_);
   }
   /// A word, as the device has left it by now.
-  [[nodiscard]] static std::uint64_t read(const std::uint64_t& word) noexcept {
+  template <class Word>
+  [[nodiscard]] static Word read(const Word& word) noexcept {
     return __atomic_load_n(&word, __ATOMIC_RELAXED);
   }
 

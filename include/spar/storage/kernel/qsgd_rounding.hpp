@@ -26,7 +26,7 @@ using spar::detail::splitmix_step;
 /// generator is wyrand (Wang Yi, wyhash): one 64-bit multiplication yields the bits of four positions.
 class position_random {
  public:
-  constexpr position_random(std::uint64_t seed, std::uint64_t call)
+  SPAR_HOST_DEVICE constexpr position_random(std::uint64_t seed, std::uint64_t call)
       : key_(splitmix_finalize(splitmix_finalize(seed + splitmix_step) + call * splitmix_step)) {}
 
   /// The random bits of the positions [4 * four, 4 * four + 4), 16 bits each, those of the first position lowest.
