@@ -20,6 +20,7 @@
 #ifdef SPAR_OVER_NCCL
 #include <spar/nccl.hpp>
 #include <spar/stream_ordered.cuh>
+#include <spar/stream_ordered_allreduce.cuh>
 #endif
 #if __has_include(<zfp.h>)
 #include <spar/cuda/values/zfp.cuh>
@@ -222,6 +223,31 @@ void compare_feedback(const char* system, const Composition& algorithm) {
          }));
 }
 #ifdef SPAR_OVER_NCCL
+/// A call that the first launch captures as a graph.
+class graph {
+ public:
+  graph() = default;
+  graph(const graph&) = delete;
+  ~graph() {
+    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
+  }
+  template <class Call>
+  void launch(cudaStream_t stream, Call call) {
+    if (exec_ == nullptr) {
+      cudaGraph_t captured = nullptr;
+      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+      call();
+      check_cuda(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
+      check_cuda(cudaGraphInstantiate(&exec_, captured, 0), "cudaGraphInstantiate");
+      check_cuda(cudaGraphDestroy(captured), "cudaGraphDestroy");
+    }
+    check_cuda(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch");
+  }
+
+ private:
+  cudaGraphExec_t exec_ = nullptr;
+};
+
 /// The same with a checked call, and then the launches of a graph. The gradients fade, so that thresholds suit them.
 template <class Composition>
 void compare_in_stream(const char* system, const Composition& algorithm) {
@@ -231,33 +257,37 @@ void compare_in_stream(const char* system, const Composition& algorithm) {
            spar::on_device gpu(net);
            spar::nccl_stream order(control);
            auto reduce = spar::with_stream_ordered_feedback<float>(order, n, algorithm);
-           cudaGraphExec_t exec = nullptr;
-           const auto capture = [&](spar::device_span<float> x) {
-             cudaGraph_t graph = nullptr;
-             check_cuda(cudaStreamBeginCapture(x.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-             reduce(x);
-             check_cuda(cudaStreamEndCapture(x.stream, &graph), "cudaStreamEndCapture");
-             check_cuda(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
-             check_cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
-           };
+           graph once;
            bool checked = false;
            const auto step = [&](spar::device_span<float> x) {
-             if (!std::exchange(checked, true)) {
+             if (!std::exchange(checked, true))
                reduce(gpu, x);
-             } else {
-               if (exec == nullptr) capture(x);
-               check_cuda(cudaGraphLaunch(exec, x.stream), "cudaGraphLaunch");
-             }
+             else
+               once.launch(x.stream, [&] { reduce(x); });
              reduce.wait(x.stream);
            };
-           values all = steps_on_gpu(control, step, fade);
-           check_cuda(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
-           return all;
+           return steps_on_gpu(control, step, fade);
          }),
          on_host_net([&](host_net& net) {
            auto reduce = spar::with_error_feedback<float>(algorithm);
            return steps_on_host(net, [&](auto x) { reduce(net, x); }, fade);
          }));
+}
+/// Dense values, by launches of a graph.
+template <class Composition>
+void compare_dense_in_stream(const char* system, const Composition& algorithm) {
+  report(system, on_host_net([&](host_net& control) {
+           spar::nccl_stream order(control);
+           auto reduce = spar::with_stream_ordered_allreduce<float>(order, n, algorithm);
+           graph once;
+           const auto step = [&](spar::device_span<float> x) {
+             once.launch(x.stream, [&] { reduce(x); });
+             reduce.wait(x.stream);
+           };
+           return steps_on_gpu(control, step);
+         }),
+         on_host_net(
+             [&](host_net& net) { return steps_on_host(net, [&](auto x) { spar::allreduce(net, x, algorithm); }); }));
 }
 #endif
 /// The same, with the entries on the host.
@@ -312,6 +342,7 @@ void compare_all() {
   compare_in_stream("SparCML, in a stream", compose(largest, spar::split_allgather{}));
   compare_in_stream("Ok-Topk, in a stream",
                     spar::ok_topk_allreduce<>{.select = {.k = n / 100, .period = steps, .epsilon = 0.9}});
+  compare_dense_in_stream("two-shot, bfloat16, in a stream", compose(spar::storage::as_bfloat16{}, spar::two_shot{}));
 #endif
   compare_dense("ring", spar::ring{});
   compare_dense("ring, QSGD", compose(spar::storage::qsgd<8>{}, spar::ring{}));
