@@ -4,6 +4,7 @@
 
 #include "over_nccl.hpp"
 
+#include <spar/cuda/device_span.hpp>
 #include <spar/nccl_stream.hpp>
 
 #include <gtest/gtest.h>
@@ -45,6 +46,38 @@ std::vector<over_nccl::outcome> with_order(spar::rank_t ranks, std::uint64_t see
 }
 inline void expect_no_errors(const std::vector<over_nccl::outcome>& ended) {
   for (const over_nccl::outcome& o : ended) EXPECT_EQ(o.error, "");
+}
+
+/// What a call puts into its stream, and what it sends by NCCL.
+struct costs {
+  std::uint64_t steps, groups, sends, bytes;
+};
+/// Checks the costs of three calls of `reduce`, and that they neither wait nor allocate.
+template <class Reduce, class T>
+void expect_costs(Reduce& reduce, spar::device_span<T> values, const costs& of_call) {
+  const auto before = cuda_double::of_this_thread();
+  const auto sent_before = nccl_double::of_this_thread();
+  for (int call = 0; call < 3; ++call) reduce(values);
+  const auto after = cuda_double::of_this_thread();
+  const auto sent = nccl_double::of_this_thread();
+  EXPECT_EQ(after.waits, before.waits);
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.steps - before.steps, 3 * of_call.steps);
+  EXPECT_EQ(sent.groups - sent_before.groups, 3 * of_call.groups);
+  EXPECT_EQ(sent.sends - sent_before.sends, 3 * of_call.sends);
+  EXPECT_EQ(sent.bytes_sent - sent_before.bytes_sent, 3 * of_call.bytes);
+}
+/// Checks that a graph with a call of `reduce` is all that the host launches for a call, and that it does not wait.
+template <class Reduce, class T>
+void expect_launches_alone(Reduce& reduce, spar::device_span<T> values) {
+  const graph step(values.stream, [&] { reduce(values); });
+  const auto captured = cuda_double::of_this_thread();
+  for (int call = 0; call < 3; ++call) step.launch(values.stream);
+  const auto after = cuda_double::of_this_thread();
+  EXPECT_EQ(after.graphs - captured.graphs, 3);
+  EXPECT_EQ(after.steps, captured.steps);
+  EXPECT_EQ(after.waits, captured.waits);
+  reduce.wait(values.stream); // before the graph is destroyed
 }
 
 } // namespace in_order

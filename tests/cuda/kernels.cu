@@ -39,18 +39,9 @@ namespace spar::inline v0_1::kernel {
   template void start_take_at_least<T, Index>(T*, std::uint64_t, const magnitude<T>*, Index*, T*, std::uint64_t,       \
                                               std::uint64_t*, std::uint64_t*, cudaStream_t);                           \
   template void start_merge<T, Index, sum>(device_coo<T, Index>, device_coo<T, Index>, Index*, T*, sum,                \
-                                           std::uint64_t*, std::uint64_t*, cudaStream_t);
-
-#define SPAR_INSTANTIATE_FOLD(T, Index)                                                                                \
+                                           std::uint64_t*, std::uint64_t*, cudaStream_t);                              \
   template __global__ void detail::fold_repeated<T, Index, sum>(device_coo<T, Index>, sum, Index*, T*, std::uint64_t*, \
                                                                 std::uint64_t*);
-
-SPAR_INSTANTIATE_FOLD(float, std::uint32_t)
-SPAR_INSTANTIATE_FOLD(float, std::uint64_t)
-SPAR_INSTANTIATE_FOLD(double, std::uint32_t)
-SPAR_INSTANTIATE_FOLD(double, std::uint64_t)
-SPAR_INSTANTIATE_FOLD(std::int32_t, std::uint32_t)
-SPAR_INSTANTIATE_FOLD(std::int64_t, std::uint64_t)
 
 SPAR_INSTANTIATE(float, std::uint32_t)
 SPAR_INSTANTIATE(float, std::uint64_t)

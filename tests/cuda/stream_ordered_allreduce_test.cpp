@@ -22,7 +22,8 @@
 namespace {
 
 using cuda_double::device_array, cuda_double::stream;
-using in_order::expect_no_errors, in_order::graph, in_order::with_order;
+using in_order::expect_costs, in_order::expect_launches_alone, in_order::expect_no_errors, in_order::graph,
+    in_order::with_order;
 using over_nccl::outcome, over_nccl::outcomes_on_devices;
 using spar::rank_t, spar::two_shot, spar::storage::as_bfloat16, spar::storage::as_half, spar::storage::qsgd;
 
@@ -125,27 +126,12 @@ TEST_F(stream_ordered_allreduce, a_call_neither_waits_nor_allocates) {
       const stream work;
       const device_array<float> x(values_of<float>(control.rank(), 0, n));
       const spar::device_span values(x.data(), n, work);
-      const auto before = cuda_double::of_this_thread();
-      const auto sent_before = nccl_double::of_this_thread();
-      for (int call = 0; call < 3; ++call) reduce(values);
-      auto after = cuda_double::of_this_thread();
-      const auto sent = nccl_double::of_this_thread();
-      EXPECT_EQ(after.waits, before.waits);
-      EXPECT_EQ(after.allocations, before.allocations);
-      EXPECT_EQ(after.steps - before.steps, 3 * (ranks == 1 ? 0 : kernels(control.rank()) + 2));
-      EXPECT_EQ(sent.groups - sent_before.groups, ranks == 1 ? 0 : 3 * 2);
-      EXPECT_EQ(sent.sends - sent_before.sends, 3 * 2 * peers);
-      EXPECT_EQ(sent.bytes_sent - sent_before.bytes_sent, 3 * 2 * peers * message);
+      const std::uint64_t transfers = ranks == 1 ? 0 : 2;
+      expect_costs(reduce, values,
+                   {ranks == 1 ? 0 : kernels(control.rank()) + transfers, transfers, 2 * peers, 2 * peers * message});
       reduce.wait(work);
 
-      const graph step(work, [&] { reduce(values); });
-      const auto captured = cuda_double::of_this_thread();
-      for (int call = 0; call < 3; ++call) step.launch(work);
-      after = cuda_double::of_this_thread();
-      EXPECT_EQ(after.graphs - captured.graphs, 3);
-      EXPECT_EQ(after.steps, captured.steps);
-      EXPECT_EQ(after.waits, captured.waits);
-      reduce.wait(work);
+      expect_launches_alone(reduce, values);
     }));
   };
   for (const rank_t ranks : {1, 3}) {

@@ -23,7 +23,8 @@
 namespace {
 
 using namespace feedback_test;
-using in_order::expect_no_errors, in_order::graph, in_order::with_order;
+using in_order::expect_costs, in_order::expect_launches_alone, in_order::expect_no_errors, in_order::graph,
+    in_order::with_order;
 using over_nccl::outcome, over_nccl::outcomes_on_devices;
 using spar::rank_t;
 
@@ -133,30 +134,13 @@ TEST_F(stream_ordered, a_call_neither_waits_nor_allocates) {
       const stream work;
       const device_array<float> x(gradient<float>(control.rank(), 0, n));
       const spar::device_span values(x.data(), n, work);
-      const auto before = cuda_double::of_this_thread();
-      const auto sent_before = nccl_double::of_this_thread();
-      for (int call = 0; call < 3; ++call) reduce(values);
-      auto after = cuda_double::of_this_thread();
-      const auto sent = nccl_double::of_this_thread();
-      EXPECT_EQ(after.waits, before.waits);
-      EXPECT_EQ(after.allocations, before.allocations);
-      EXPECT_EQ(after.steps - before.steps, 3 * (13 + (ranks > 1 ? 1 : 0)));
-      EXPECT_EQ(sent.groups - sent_before.groups, ranks > 1 ? 3 : 0);
-      EXPECT_EQ(sent.sends - sent_before.sends, 3 * peers);
-      EXPECT_EQ(sent.bytes_sent - sent_before.bytes_sent, 3 * peers * message);
+      expect_costs(reduce, values, {13 + std::uint64_t{ranks > 1}, std::uint64_t{ranks > 1}, peers, peers * message});
       reduce.wait(work);
       EXPECT_EQ(reduce.padding().selected, k);
       EXPECT_EQ(reduce.padding().room, k);
       EXPECT_EQ(reduce.padding().bytes_sent, peers * message);
 
-      const graph step(work, [&] { reduce(values); });
-      const auto captured = cuda_double::of_this_thread();
-      for (int call = 0; call < 3; ++call) step.launch(work);
-      after = cuda_double::of_this_thread();
-      EXPECT_EQ(after.graphs - captured.graphs, 3);
-      EXPECT_EQ(after.steps, captured.steps);
-      EXPECT_EQ(after.waits, captured.waits);
-      reduce.wait(work);
+      expect_launches_alone(reduce, values);
     }));
   }
 }
@@ -396,17 +380,7 @@ TEST_F(stream_ordered, a_call_of_ok_topk_neither_waits_nor_allocates) {
     reduce(gpu, values);
     reduce.wait(work);
     const std::uint64_t room = (63 + 4 * 13 + 2) / 3, message = 32 + 8 * room + (room % 2) * 8; // 13: of sqrt(63 * 3)
-    const auto before = cuda_double::of_this_thread();
-    const auto sent_before = nccl_double::of_this_thread();
-    for (int call = 0; call < 3; ++call) reduce(values);
-    const auto after = cuda_double::of_this_thread();
-    const auto sent = nccl_double::of_this_thread();
-    EXPECT_EQ(after.waits, before.waits);
-    EXPECT_EQ(after.allocations, before.allocations);
-    EXPECT_EQ(after.steps - before.steps, 3 * (18 + 2));
-    EXPECT_EQ(sent.groups - sent_before.groups, 3 * 2);
-    EXPECT_EQ(sent.sends - sent_before.sends, 3 * 4);
-    EXPECT_EQ(sent.bytes_sent - sent_before.bytes_sent, 3 * 4 * message);
+    expect_costs(reduce, values, {18 + 2, 2, 4, 4 * message});
     EXPECT_EQ(reduce.padding().bytes_sent, 4 * message);
     EXPECT_EQ(reduce.padding().room, 3 * room);
     reduce.wait(work);
