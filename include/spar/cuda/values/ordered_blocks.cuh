@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Blocks of dense values in the order of a CUDA stream, each encoded by its owner: all ranks know the sizes of all
+// messages.
+#pragma once
+
+#include <spar/core/element.hpp>
+#include <spar/core/index_range.hpp>
+#include <spar/cuda/device_span.hpp>
+#include <spar/cuda/kernel/dense.cuh>
+#include <spar/cuda/memory.hpp>
+#include <spar/cuda/runtime.hpp>
+#include <spar/cuda/values/codecs.cuh>
+#include <spar/storage/codec.hpp>
+#include <spar/topology/ownership.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spar::inline v0_1::detail {
+
+/// Whether the encoding by `Codec` draws random numbers.
+template <class Codec>
+concept draws_on_device = requires { typename device_codec<Codec>::draws; };
+
+/// The random numbers of calls in a stream, in device memory; nothing for a codec that draws none.
+template <class Codec>
+class ordered_draws {};
+template <draws_on_device Codec>
+class ordered_draws<Codec> {
+ public:
+  ordered_draws() {
+    draws_.reserve(1);
+    const std::uint64_t none = 0;
+    check_cuda(cudaMemcpy(&draws_.data()->calls, &none, sizeof(none), cudaMemcpyHostToDevice), "cudaMemcpy");
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"); // a short copy may still be on its way
+  }
+  [[nodiscard]] auto* data() const noexcept { return draws_.data(); }
+
+ private:
+  device_array<typename device_codec<Codec>::draws> draws_;
+};
+
+/// The blocks of n values, one for each rank, and their encodings, in messages of equal size.
+template <element T, class Codec>
+class ordered_blocks {
+  using kernels = device_codec<Codec>;
+
+ public:
+  ordered_blocks(rank_t ranks, std::uint64_t n, const Codec& codec)
+      : ranks_(ranks), n_(n), codec_(codec), bytes_((codec.template encoded_bytes<T>(most()) + 15) / 16 * 16) {}
+
+  [[nodiscard]] const Codec& codec() const noexcept { return codec_; }
+  [[nodiscard]] index_range operator[](rank_t r) const noexcept { return blocks_for(codec_, n_, ranks_)[r]; }
+  /// The values of the largest block, and the bytes of a message, and of those of all ranks.
+  [[nodiscard]] std::uint64_t most() const noexcept { return (*this)[0].size(); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::uint64_t all_bytes() const noexcept { return static_cast<std::uint64_t>(ranks_) * bytes_; }
+  /// The message of rank r in an array with those of all ranks.
+  [[nodiscard]] std::byte* message(std::byte* all, rank_t r) const noexcept {
+    return all + static_cast<std::size_t>(r) * bytes_;
+  }
+  /// The values of block r in `x`, which has all n.
+  [[nodiscard]] std::span<T> of(T* x, rank_t r) const noexcept {
+    return std::span<T>(x, n_).subspan((*this)[r].begin, (*this)[r].size());
+  }
+
+  /// Draws the random numbers of a call; those for the first encodings depend on `step`.
+  void draw(std::uint64_t step, cudaStream_t stream) const {
+    if constexpr (draws_on_device<Codec>) kernels::draw(codec_, step, draws_.data(), stream);
+  }
+  /// Encodes values of block r; `second` is whether the values are sums. Sets `*refused` to 1 if the codec cannot
+  /// encode a value.
+  void encode(std::span<const T> values, rank_t r, std::byte* out, bool second, std::uint32_t* refused,
+              cudaStream_t stream) const {
+    if constexpr (draws_on_device<Codec>) {
+      kernels::encode(codec_, values, out, (*this)[r].begin, draws_.data(), second, stream);
+    } else if constexpr (encodes_or_refuses<Codec, T>) {
+      kernels::encode(codec_, values, out, block_position{}, stream, refused);
+    } else {
+      if constexpr (requires { typename kernels::refuses; })
+        kernel::start_find_any(values.data(), values.size(), refused, typename kernels::refuses{}, stream);
+      kernels::encode(codec_, values, out, block_position{}, stream);
+    }
+  }
+  void decode(const std::byte* in, std::span<T> out, cudaStream_t stream) const {
+    kernels::decode(codec_, in, out, stream);
+  }
+  /// Gathers the messages of all ranks, of which this rank has encoded its own, and decodes them to `x`.
+  template <class Net>
+  void gather(Net& net, std::byte* messages, device_span<T> x) const {
+    net.all_gather(messages, bytes_, x.stream);
+    for (rank_t r = 0; r < ranks_; ++r) decode(message(messages, r), of(x.data, r), x.stream);
+  }
+
+ private:
+  rank_t ranks_;
+  std::uint64_t n_;
+  Codec codec_;
+  std::uint64_t bytes_; // of a message
+  ordered_draws<Codec> draws_;
+};
+
+} // namespace spar::inline v0_1::detail
