@@ -152,8 +152,8 @@ template void start_scatter_difference<std::uint64_t>(const std::uint64_t*, cons
 #define SPAR_INSTANTIATE_QSGD(Bits, T)                                                                                 \
   template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*, std::uint64_t,          \
                                            std::uint64_t, std::uint64_t, cudaStream_t);                                \
-  template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*,                         \
-                                           const detail::position_random*, std::uint64_t, cudaStream_t);               \
+  template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*, const qsgd_draws&,      \
+                                           std::uint64_t, cudaStream_t);                                               \
   template void start_qsgd_decode<Bits, T>(const std::byte*, std::uint64_t, std::uint64_t, T*, cudaStream_t);
 
 SPAR_INSTANTIATE_QSGD(2, float)

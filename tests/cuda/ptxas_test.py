@@ -57,7 +57,7 @@ ROWS = {
     "zfp, 8 bits a value: decode": ["zfp_decode<float>"],
 }
 # Kernels that are small parts of those of a row, or of calls in the order of a stream.
-SHORT = {"check_messages", "draw_qsgd", "empty_cut", "find_windows", "join_messages", "list_messages", "pack_slices",
+SHORT = {"check_messages", "count_call", "empty_cut", "find_windows", "join_messages", "list_messages", "pack_slices",
          "put_back", "slice_entries", "take_sample", "write_message"}
 
 nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"

@@ -18,26 +18,24 @@
 
 namespace spar::inline v0_1::kernel {
 
-/// The random numbers of calls in the order of a stream, in device memory: a graph of a call that is launched again
-/// draws others.
+/// The random numbers of a call in the order of a stream, whose number is in device memory: a graph of a call that is
+/// launched again draws others.
 struct qsgd_draws {
-  std::uint64_t calls;            ///< the number of calls so far
-  detail::position_random own;    ///< for a rank's values, which ranks round independently
-  detail::position_random shared; ///< for the second encoding of the call
+  const std::uint64_t* calls; ///< the number of calls before this one
+  std::uint64_t seed;         ///< that of the codec
+  std::uint64_t step;         ///< of the encoding in the call (see `block_coder::encode`)
 };
 
 namespace detail {
 
-/// Random numbers that a kernel gets as they are, or finds in device memory.
-__device__ inline position_random numbers_in(const position_random& random) { return random; }
-__device__ inline position_random numbers_in(const position_random* random) { return *random; }
+__device__ inline position_random numbers_of(const position_random& random) { return random; }
+__device__ inline position_random numbers_of(const qsgd_draws& draws) {
+  return {draws.seed, spar::detail::call_of_step(*draws.calls, draws.step)};
+}
 
-template <class Draws>
-__global__ void __launch_bounds__(spar::detail::warp_size)
-    draw_qsgd(std::uint64_t seed, std::uint64_t step, Draws* draws) {
-  if (threadIdx.x != 0) return;
-  const std::uint64_t call = draws->calls;
-  *draws = {call + 1, position_random(seed, spar::detail::call_of_step(call, step)), position_random(seed, call)};
+template <class Count>
+__global__ void __launch_bounds__(spar::detail::warp_size) count_call(Count* calls) {
+  if (threadIdx.x == 0) ++*calls;
 }
 
 /// Each warp encodes or decodes a bucket; each lane processes four neighbouring entries at a time, because the codes of
@@ -177,7 +175,7 @@ __global__ void __launch_bounds__(device_qsgd<Bits>::threads)
   const bool finite = spar::detail::is_finite(scale);
   const real magnify = !finite ? 0 : scale < least_scale ? 1 / least_scale : 1;
   const real factor = codec::factor_of(scale > 0 && finite ? scale * magnify : real(1));
-  const position_random random = numbers_in(numbers);
+  const position_random random = numbers_of(numbers);
   const auto shift = static_cast<unsigned>(position % 4 * 16); // rows consist of whole fours
   for (std::uint64_t begin = 0; begin < bucket.count; begin += rows::entries) {
     if (bucket.count > rows::entries) load(begin); // else the entries are still there
@@ -258,17 +256,16 @@ void start_qsgd_encode(const T* x, std::uint64_t n, std::uint64_t bucket, std::b
                        std::uint64_t call, std::uint64_t position, cudaStream_t stream) {
   detail::start_qsgd_encode_by<Bits>(x, n, bucket, out, detail::position_random(seed, call), position, stream);
 }
-/// The same with random numbers in device memory.
+/// The same with the random numbers of a call in a stream.
 template <int Bits, element T>
   requires is_floating<T>
-void start_qsgd_encode(const T* x, std::uint64_t n, std::uint64_t bucket, std::byte* out,
-                       const detail::position_random* random, std::uint64_t position, cudaStream_t stream) {
-  detail::start_qsgd_encode_by<Bits>(x, n, bucket, out, random, position, stream);
+void start_qsgd_encode(const T* x, std::uint64_t n, std::uint64_t bucket, std::byte* out, const qsgd_draws& draws,
+                       std::uint64_t position, cudaStream_t stream) {
+  detail::start_qsgd_encode_by<Bits>(x, n, bucket, out, draws, position, stream);
 }
-/// Starts a kernel that draws the random numbers of the next call of `draws`, whose first encoding is the step `step`
-/// (see `block_coder::encode`), and whose second encoding is the step 0.
-inline void start_draw_qsgd(std::uint64_t seed, std::uint64_t step, qsgd_draws* draws, cudaStream_t stream) {
-  spar::detail::launch(detail::draw_qsgd<qsgd_draws>, 1, spar::detail::warp_size, 0, stream, seed, step, draws);
+/// Starts a kernel that adds a call to `calls`, after the last encoding of the call.
+inline void start_count_call(std::uint64_t* calls, cudaStream_t stream) {
+  spar::detail::launch(detail::count_call<std::uint64_t>, 1, spar::detail::warp_size, 0, stream, calls);
 }
 /// Starts a kernel that decodes n values like `qsgd_codec<Bits>::decode`.
 template <int Bits, element T>

@@ -20,7 +20,7 @@ namespace spar::inline v0_1::detail {
 /// the codec cannot encode a block with a value; a codec without it can encode all values. `refuse` is called on the
 /// host if there is such a value, and throws if the codec's `can_encode` would. If `encode` takes a pointer to a number
 /// in device memory, it also sets the number to 1 if there is such a value. If `reduce_left` exists, it replaces values
-/// by op(decoded, value). A codec with random rounding has `draws`.
+/// by op(decoded, value). A codec with random rounding also takes the number of a call from device memory.
 template <class Codec>
 struct device_codec;
 
@@ -55,16 +55,12 @@ struct device_codec<storage::qsgd<Bits>> {
   static void encode(const codec& by, std::span<const T> x, std::byte* out, block_position at, cudaStream_t stream) {
     kernel::start_qsgd_encode<Bits>(x.data(), x.size(), by.bucket, out, by.seed, at.call, at.first, stream);
   }
-  /// The random numbers of calls in the order of a stream, in device memory, and how a call draws the next ones.
-  using draws = kernel::qsgd_draws;
-  static void draw(const codec& by, std::uint64_t step, draws* to, cudaStream_t stream) {
-    kernel::start_draw_qsgd(by.seed, step, to, stream);
-  }
-  /// Encodes with the random numbers `of`, those of this rank or those of the second encoding.
+  /// The same with random numbers for the encoding `step` of the call whose number is at `calls`, in device memory.
   template <class T>
-  static void encode(const codec& by, std::span<const T> x, std::byte* out, std::uint64_t first, const draws* of,
-                     bool second, cudaStream_t stream) {
-    kernel::start_qsgd_encode<Bits>(x.data(), x.size(), by.bucket, out, second ? &of->shared : &of->own, first, stream);
+  static void encode(const codec& by, std::span<const T> x, std::byte* out, std::uint64_t first,
+                     const std::uint64_t* calls, std::uint64_t step, cudaStream_t stream) {
+    kernel::start_qsgd_encode<Bits>(x.data(), x.size(), by.bucket, out, kernel::qsgd_draws{calls, by.seed, step}, first,
+                                    stream);
   }
   template <class T>
   static void decode(const codec& by, const std::byte* in, std::span<T> out, cudaStream_t stream) {

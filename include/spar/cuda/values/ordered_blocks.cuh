@@ -19,26 +19,12 @@
 
 namespace spar::inline v0_1::detail {
 
-/// Whether the encoding by `Codec` draws random numbers.
+/// Whether the encoding by `Codec` draws random numbers. They depend on the number of the call, which a graph that is
+/// launched again cannot get from the host.
 template <class Codec>
-concept draws_on_device = requires { typename device_codec<Codec>::draws; };
-
-/// The random numbers of calls in a stream, in device memory; nothing for a codec that draws none.
-template <class Codec>
-class ordered_draws {};
-template <draws_on_device Codec>
-class ordered_draws<Codec> {
- public:
-  ordered_draws() {
-    draws_.reserve(1);
-    const std::uint64_t none = 0;
-    check_cuda(cudaMemcpy(&draws_.data()->calls, &none, sizeof(none), cudaMemcpyHostToDevice), "cudaMemcpy");
-    check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"); // a short copy may still be on its way
-  }
-  [[nodiscard]] auto* data() const noexcept { return draws_.data(); }
-
- private:
-  device_array<typename device_codec<Codec>::draws> draws_;
+concept draws_on_device = requires(const Codec& codec, std::span<const float> x, std::byte* out,
+                                   const std::uint64_t* calls, cudaStream_t stream) {
+  device_codec<Codec>::encode(codec, x, out, std::uint64_t{}, calls, std::uint64_t{}, stream);
 };
 
 /// The blocks of n values, one for each rank, and their encodings, in messages of equal size.
@@ -48,7 +34,14 @@ class ordered_blocks {
 
  public:
   ordered_blocks(rank_t ranks, std::uint64_t n, const Codec& codec)
-      : ranks_(ranks), n_(n), codec_(codec), bytes_((codec.template encoded_bytes<T>(most()) + 15) / 16 * 16) {}
+      : ranks_(ranks), n_(n), codec_(codec), bytes_((codec.template encoded_bytes<T>(most()) + 15) / 16 * 16) {
+    if constexpr (draws_on_device<Codec>) {
+      calls_.reserve(1);
+      const std::uint64_t none = 0;
+      check_cuda(cudaMemcpy(calls_.data(), &none, sizeof(none), cudaMemcpyHostToDevice), "cudaMemcpy");
+      check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"); // a short copy may still be on its way
+    }
+  }
 
   [[nodiscard]] const Codec& codec() const noexcept { return codec_; }
   [[nodiscard]] index_range operator[](rank_t r) const noexcept { return blocks_for(codec_, n_, ranks_)[r]; }
@@ -65,16 +58,12 @@ class ordered_blocks {
     return std::span<T>(x, n_).subspan((*this)[r].begin, (*this)[r].size());
   }
 
-  /// Draws the random numbers of a call; those for the first encodings depend on `step`.
-  void draw(std::uint64_t step, cudaStream_t stream) const {
-    if constexpr (draws_on_device<Codec>) kernels::draw(codec_, step, draws_.data(), stream);
-  }
-  /// Encodes values of block r; `second` is whether the values are sums. Sets `*refused` to 1 if the codec cannot
-  /// encode a value.
-  void encode(std::span<const T> values, rank_t r, std::byte* out, bool second, std::uint32_t* refused,
-              cudaStream_t stream) const {
+  /// Encodes values from the index `first` on, as the encoding `step` of a call (see `block_coder::encode`). Sets
+  /// `*refused` to 1 if the codec cannot encode a value.
+  void encode(std::span<const T> values, std::uint64_t first, std::byte* out, std::uint64_t step,
+              std::uint32_t* refused, cudaStream_t stream) const {
     if constexpr (draws_on_device<Codec>) {
-      kernels::encode(codec_, values, out, (*this)[r].begin, draws_.data(), second, stream);
+      kernels::encode(codec_, values, out, first, calls_.data(), step, stream);
     } else if constexpr (encodes_or_refuses<Codec, T>) {
       kernels::encode(codec_, values, out, block_position{}, stream, refused);
     } else {
@@ -85,6 +74,10 @@ class ordered_blocks {
   }
   void decode(const std::byte* in, std::span<T> out, cudaStream_t stream) const {
     kernels::decode(codec_, in, out, stream);
+  }
+  /// Ends a call, after which other random numbers are drawn.
+  void end_call(cudaStream_t stream) const {
+    if constexpr (draws_on_device<Codec>) kernel::start_count_call(calls_.data(), stream);
   }
   /// Gathers the messages of all ranks, of which this rank has encoded its own, and decodes them to `x`.
   template <class Net>
@@ -97,8 +90,8 @@ class ordered_blocks {
   rank_t ranks_;
   std::uint64_t n_;
   Codec codec_;
-  std::uint64_t bytes_; // of a message
-  ordered_draws<Codec> draws_;
+  std::uint64_t bytes_;               // of a message
+  device_array<std::uint64_t> calls_; // the number of calls so far, of a codec that draws random numbers
 };
 
 } // namespace spar::inline v0_1::detail

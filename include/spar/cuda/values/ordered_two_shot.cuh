@@ -53,16 +53,16 @@ class ordered_two_shot {
     const cudaStream_t stream = x.stream;
     const rank_t rank = net.rank();
     if (sends()) {
-      blocks_.draw(step_of(0, rank), stream);
       for (rank_t r = 0; r < ranks_; ++r)
-        if (r != rank) blocks_.encode(blocks_.of(x.data, r), r, message(out_, r), false, refused, stream);
+        if (r != rank) encode(blocks_.of(x.data, r), r, out_, step_of(0, rank), refused, stream);
       net.exchange(out_.data(), in_.data(), blocks_.bytes(), stream);
 
       const std::span<T> sum(sum_.data(), blocks_[rank].size());
       for (rank_t r = 0; r < ranks_; ++r)
         add(sum, r, r == rank ? blocks_.of(x.data, rank).data() : nullptr, message(in_, r), op, stream);
-      blocks_.encode(sum, rank, message(in_, rank), true, refused, stream);
+      encode(sum, rank, in_, 0, refused, stream);
       blocks_.gather(net, in_.data(), x);
+      blocks_.end_call(stream);
     }
     if constexpr (requires { op.finalize(T{}, ranks_); }) kernel::start_finalize(x.data, n_, ranks_, op, stream);
   }
@@ -79,6 +79,11 @@ class ordered_two_shot {
   /// A single rank encodes nothing.
   [[nodiscard]] bool sends() const noexcept { return ranks_ > 1 && n_ > 0; }
 
+  /// Encodes values of block r, as the encoding `step`, to the message of rank r.
+  void encode(std::span<const T> values, rank_t r, const device_array<std::byte>& to, std::uint64_t step,
+              std::uint32_t* refused, cudaStream_t stream) const {
+    blocks_.encode(values, blocks_[r].begin, message(to, r), step, refused, stream);
+  }
   /// Adds what rank r contributes to `sum`: the values `own` of this rank, or those of a message if `own` is null. The
   /// first rank's become the sum.
   template <class Op>
