@@ -16,8 +16,9 @@ else()
   # What all tests link: the runtime, and what runs their ranks.
   add_library(
     spar_test_support STATIC EXCLUDE_FROM_ALL
-    "${PROJECT_SOURCE_DIR}/tests/support/disagreements.cpp" "${PROJECT_SOURCE_DIR}/tests/support/ranks.cpp"
-    $<TARGET_OBJECTS:spar_runtime>)
+    "${PROJECT_SOURCE_DIR}/tests/cuda/on_host.cpp" "${PROJECT_SOURCE_DIR}/tests/support/disagreements.cpp"
+    "${PROJECT_SOURCE_DIR}/tests/support/ranks.cpp" $<TARGET_OBJECTS:spar_runtime>)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/cuda/on_host.cpp" PROPERTIES COMPILE_OPTIONS -O2)
   target_link_libraries(spar_test_support PUBLIC spar_development)
   target_include_directories(spar_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
   target_compile_definitions(spar_test_support PUBLIC SPAR_COMPILED)

@@ -41,6 +41,13 @@ void wait_for_ever(int) {
   __syncthreads();
 }
 
+void read_beyond_local_memory(const int* index, int* out) {
+  int local[4] = {};
+  const int* const begin = local;
+  __syncthreads();
+  out[threadIdx.x] = begin[*index];
+}
+
 void sums(std::uint64_t* out) {
   auto& shared = spar::detail::block_memory<spar::detail::block_sum<threads>>();
   std::uint32_t total = 0;
@@ -78,6 +85,18 @@ TEST(on_host, reports_a_loop_without_end) {
   on_host::machine::most_switches = 10'000;
   EXPECT_THROW(spar::detail::launch(wait_for_ever, 1, threads, 0, nullptr, 0), on_host::kernel_error);
 }
+
+#ifdef SPAR_SANITIZES_ADDRESSES
+TEST(on_host, does_not_hide_a_wrong_access_after_a_barrier_from_the_sanitizer) {
+  std::vector<int> out(threads);
+  const auto read = [&](int index) {
+    for (int launch = 0; launch < 2; ++launch) // the second one has the stacks of the first one
+      spar::detail::launch(read_beyond_local_memory, 5, threads, 0, nullptr, &index, out.data());
+  };
+  read(3);
+  EXPECT_DEATH(read(4), "stack-buffer-overflow");
+}
+#endif
 
 TEST(on_host, computes_the_sums_of_blocks_and_warps) {
   std::vector<std::uint64_t> out(threads + spar::detail::warp_size);
