@@ -3,13 +3,15 @@
 // transport: scripts/gpu runs it with 4 ranks that share a GPU. Reports the seconds of a step; the seconds of all
 // kernels of a step, each alone on the device, beside the least bytes that they must move; how often a rank calls the
 // CUDA runtime; and the time of each kernel, and of the copies of each kind and size. With SPAR_OVER_NCCL, also reports
-// the seconds of a step that is the launch of a graph over NCCL. Link with the options --wrap of `scripts/gpu`, which
+// the seconds of a step that is the launch of a graph over NCCL, and those of dense allreduces with bfloat16, blocks at
+// once and in pieces. Link with the options --wrap of `scripts/gpu`, which
 // lead the calls to the functions below.
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
 #ifdef SPAR_OVER_NCCL
 #include <spar/stream_ordered.cuh>
+#include <spar/stream_ordered_allreduce.cuh>
 #endif
 
 #include <cuda_runtime_api.h>
@@ -296,50 +298,90 @@ measured measure(const char* name, spar::rank_t ranks, std::size_t n, int steps,
 
 #ifdef SPAR_OVER_NCCL
 
-/// The calls of a rank: every 32nd is a checked one, all others are the launch of a graph.
-class calls_of_a_graph {
+/// A call that the first launch captures as a graph.
+class graph {
  public:
-  calls_of_a_graph(spar::threads& net, spar::on_device<spar::threads>& gpu, std::size_t n)
-      : gpu_(&gpu), order_(net),
-        reduce_(order_, n, spar::ok_topk_allreduce<>{.select = {.density = 0.01, .epsilon = 0.5}}) {}
-  calls_of_a_graph(const calls_of_a_graph&) = delete;
-  ~calls_of_a_graph() { cudaGraphExecDestroy(graph_); }
-
-  void operator()(spar::device_span<float> x) {
-    if (number_++ % 32 == 0) return reduce_(*gpu_, x);
-    if (graph_ == nullptr) capture(x);
-    check_cuda(cudaGraphLaunch(graph_, x.stream), "cudaGraphLaunch");
+  graph() = default;
+  graph(const graph&) = delete;
+  ~graph() { cudaGraphExecDestroy(exec_); }
+  template <class Call>
+  void launch(cudaStream_t stream, Call call) {
+    if (exec_ == nullptr) {
+      cudaGraph_t captured = nullptr;
+      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+      call();
+      check_cuda(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
+      check_cuda(cudaGraphInstantiate(&exec_, captured, 0), "cudaGraphInstantiate");
+      check_cuda(cudaGraphDestroy(captured), "cudaGraphDestroy");
+    }
+    check_cuda(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch");
   }
 
  private:
-  void capture(spar::device_span<float> x) {
-    cudaGraph_t captured = nullptr;
-    check_cuda(cudaStreamBeginCapture(x.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    reduce_(x);
-    check_cuda(cudaStreamEndCapture(x.stream, &captured), "cudaStreamEndCapture");
-    check_cuda(cudaGraphInstantiate(&graph_, captured, 0), "cudaGraphInstantiate");
-    check_cuda(cudaGraphDestroy(captured), "cudaGraphDestroy");
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+/// The calls of Ok-Topk of a rank: every 32nd is a checked one, all others are the launch of a graph.
+class sparse_calls {
+ public:
+  sparse_calls(spar::threads& net, spar::on_device<spar::threads>& gpu, std::size_t n)
+      : gpu_(&gpu), order_(net),
+        reduce_(order_, n, spar::ok_topk_allreduce<>{.select = {.density = 0.01, .epsilon = 0.5}}) {}
+
+  void operator()(spar::device_span<float> x) {
+    if (number_++ % 32 == 0)
+      reduce_(*gpu_, x);
+    else
+      once_.launch(x.stream, [&] { reduce_(x); });
   }
 
+ private:
   spar::on_device<spar::threads>* gpu_;
   spar::nccl_stream<spar::threads> order_;
   spar::stream_ordered_feedback<spar::threads, spar::ok_topk_allreduce<>> reduce_;
-  cudaGraphExec_t graph_ = nullptr;
+  graph once_;
   int number_ = 0;
 };
+/// The calls of a dense allreduce with bfloat16.
+template <class Schedule>
+class dense_calls {
+ public:
+  dense_calls(spar::threads& net, std::size_t n, std::uint64_t piece)
+      : order_(net), reduce_(order_, n, spar::compose(spar::storage::as_bfloat16{}, Schedule{.piece = piece})) {}
 
-/// Only as the steps are: transfers wait for peers, so that no kernel may be alone on the device.
-void measure_graph(spar::rank_t ranks, std::size_t n, int steps) {
+  void operator()(spar::device_span<float> x) {
+    once_.launch(x.stream, [&] { reduce_(x); });
+  }
+
+ private:
+  using composition = decltype(spar::compose(spar::storage::as_bfloat16{}, Schedule{}));
+  spar::nccl_stream<spar::threads> order_;
+  spar::stream_ordered_allreduce<spar::threads, composition> reduce_;
+  graph once_;
+};
+
+/// Only as the steps are: transfers wait for peers, so that no kernel may be alone on the device. `make(net, gpu)`
+/// returns a pointer to the calls of a rank.
+template <class Make>
+void measure_graph(const char* name, spar::rank_t ranks, std::size_t n, int steps, Make make) {
   times_kernels = false;
   const step in_stream = steps_of(ranks, n, steps, [&](spar::threads& net, auto& gpu) {
-    const auto calls = std::make_shared<calls_of_a_graph>(net, gpu, n);
-    return [calls](spar::device_span<float> x) { (*calls)(x); };
+    return [calls = make(net, gpu)](spar::device_span<float> x) { (*calls)(x); };
   });
   const double each = 1.0 / (static_cast<double>(ranks) * steps);
-  std::printf("%-10s%12.3f%16s%14s%12.1f%12.1f%12.1f\n", "in a graph", in_stream.seconds * 1e3, "-", "-",
+  std::printf("%-10s%12.3f%16s%14s%12.1f%12.1f%12.1f\n", name, in_stream.seconds * 1e3, "-", "-",
               static_cast<double>(in_stream.of_ranks.launches) * each,
               static_cast<double>(in_stream.of_ranks.copies) * each,
               static_cast<double>(in_stream.of_ranks.waits) * each);
+}
+/// Blocks at once, and in four pieces that a second stream codes.
+template <class Schedule>
+void measure_pieces(const char* at_once, const char* in_pieces, spar::rank_t ranks, std::size_t n, int steps) {
+  for (const std::uint64_t pieces : {1, 4}) {
+    const std::uint64_t piece = n / (pieces * static_cast<std::uint64_t>(ranks)) + 1;
+    measure_graph(pieces == 1 ? at_once : in_pieces, ranks, n, steps,
+                  [&](auto& net, auto&) { return std::make_shared<dense_calls<Schedule>>(net, n, piece); });
+  }
 }
 
 #endif
@@ -371,7 +413,10 @@ int main(int argc, char** argv) try {
     return [&gpu, reduce](spar::device_span<float> x) { (*reduce)(gpu, x); };
   });
 #ifdef SPAR_OVER_NCCL
-  measure_graph(ranks, n, steps);
+  measure_graph("in a graph", ranks, n, steps,
+                [&](auto& net, auto& gpu) { return std::make_shared<sparse_calls>(net, gpu, n); });
+  measure_pieces<spar::two_shot>("two-shot", "in pieces", ranks, n, steps);
+  measure_pieces<spar::ring>("ring bf16", "in pieces", ranks, n, steps);
 #endif
   std::printf("Ok-Topk / ring: %.2f of the time; kernels / byte floor of Ok-Topk: target 1.5\n",
               sparse.free.seconds / dense.free.seconds);

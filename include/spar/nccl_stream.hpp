@@ -98,6 +98,11 @@ class nccl_stream {
   void exchange(const std::byte* out, std::byte* in, std::size_t bytes, cudaStream_t stream) {
     put([&] { comm_.exchange(out, in, bytes, rank(), size(), stream); });
   }
+  /// Puts a step around a ring into `stream`: the `bytes` bytes at `out` go to the next rank, and those of the rank
+  /// before come to `in`. Throws `timeout` and what else `wait` throws.
+  void pass_on(const std::byte* out, std::byte* in, std::size_t bytes, cudaStream_t stream) {
+    put([&] { comm_.pass_on(out, in, bytes, rank(), size(), stream); });
+  }
 
   /// Runs `work()`. If it throws, or if the communicator has failed, aborts, so that the work in all streams ends.
   template <class Work>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allreduces of encoded dense values over NCCL, in the order of CUDA streams: no call waits for the host (two-shot:
-// QuickReduce; COCCL, PPoPP 2026). Compile with nvcc.
+// QuickReduce; COCCL, PPoPP 2026; ring: Zhou et al., algorithm 1). Compile with nvcc.
 #pragma once
 
+#include <spar/collective/allreduce/ring.hpp>
 #include <spar/collective/compressed/two_shot.hpp>
 #include <spar/cuda/values/codecs.cuh>
 #include <spar/cuda/values/ordered.cuh>
-#include <spar/cuda/values/ordered_two_shot.cuh>
+#include <spar/cuda/values/ordered_allreduce.cuh>
 #include <spar/nccl_stream.hpp>
 #include <spar/spar.hpp>
 
@@ -15,15 +16,20 @@
 
 namespace spar::inline v0_1 {
 
-/// Allreduces of dense values by `two_shot`, which are put into CUDA streams without a wait of the host. A call puts
-/// the same work into a stream each time, allocates nothing, and may be captured: the graph of a stream repeats the
-/// call on the values that are then in the memory of the captured one, with other random numbers.
+/// Allreduces of dense values by `two_shot` or `ring`, which are put into CUDA streams without a wait of the host. A
+/// call puts the same work into a stream each time, allocates nothing, and may be captured: the graph of a stream
+/// repeats the call on the values that are then in the memory of the captured one, with other random numbers.
 ///
-/// `Composition` has the schedule `two_shot` without hosts, and a storage `as_bfloat16`, `as_half`, `qsgd` or, with
+/// `Composition` has the schedule `two_shot` or `ring` without hosts, and a storage `as_bfloat16`, `as_half`, `qsgd`
+/// or, with
 /// `<spar/cuda/values/zfp.cuh>`, `zfp`. The bits are those of `allreduce`: for a codec with random rounding, call k of
 /// the object, from 0 on, has those of the call with this number on a communicator. A call in a stream cannot send
 /// values as they are, as `allreduce` does with a piece that a codec cannot encode: such a call is reported. Plain
 /// values need no such object: call ncclAllReduce.
+///
+/// A block is encoded and sent at once, unless the schedule has pieces of 2^20 values or more (the option `piece`) and
+/// a block consists of several: then a second stream, which the object owns, encodes and decodes some pieces during the
+/// transfers of others, and a call takes as many more kernels. The bits are the same.
 ///
 /// `Net` is the wrapped communicator of an `nccl_stream`, which must outlive this object. One object for each rank,
 /// used by one thread at a time. All ranks must put the calls of all their objects into streams in the same order,
@@ -32,24 +38,27 @@ namespace spar::inline v0_1 {
 template <communicates Net, class Composition, element T = float, class Op = sum>
 class stream_ordered_allreduce {
   using codec_type = storage::blocks_type<typename Composition::storage_type>;
-  using calls_type = detail::ordered_two_shot<T, codec_type>;
-  static_assert(
-      std::same_as<typename Composition::schedule_type, two_shot> &&
-          std::same_as<typename Composition::topology_type, flat> && !Composition::selects_entries &&
-          detail::codec_on_device<codec_type, T> &&
-          requires(const codec_type& codec) { detail::device_codec<codec_type>::together(codec); },
-      "a stream_ordered_allreduce runs two_shot with as_bfloat16, as_half, qsgd or, with "
-      "<spar/cuda/values/zfp.cuh>, zfp; for other compositions, use on_device");
+  using schedule_type = typename Composition::schedule_type;
+  using calls_type = detail::ordered_allreduce<T, codec_type, schedule_type>;
+  static_assert((std::same_as<schedule_type, two_shot> || std::same_as<schedule_type, ring>) &&
+                    std::same_as<typename Composition::topology_type, flat> && !Composition::selects_entries &&
+                    detail::codec_on_device<codec_type, T> &&
+                    requires(const codec_type& codec) { detail::device_codec<codec_type>::together(codec); },
+                "a stream_ordered_allreduce runs two_shot or ring with as_bfloat16, as_half, qsgd or, with "
+                "<spar/cuda/values/zfp.cuh>, zfp; for other compositions, use on_device");
 
  public:
   /// Prepares calls on n values of the composition `algorithm` with the operation `op`, and allocates their memory;
   /// all ranks together. Throws `mismatch` with the options of two ranks if they differ, `invalid_argument` for an
-  /// invalid option, or if the pieces of `two_shot` are not multiples of what the codec encodes together, `cuda_error`
-  /// if CUDA fails, and the other \ref call_errors.
+  /// invalid option, or if the pieces of the schedule are not multiples of what the codec encodes together,
+  /// `cuda_error` if CUDA fails, and the other \ref call_errors.
   stream_ordered_allreduce(nccl_stream<Net>& net, std::uint64_t n, const Composition& algorithm, Op op = {})
       : net_(&net), n_(valid_length(net, n, algorithm, op)), op_(op),
         calls_(detail::or_abort(net.control(),
-                                [&] { return calls_type(net.size(), n, storage::blocks_of(algorithm.store)); })),
+                                [&] {
+                                  return calls_type(net.size(), n, storage::blocks_of(algorithm.store),
+                                                    calls_type::joined(algorithm.by.piece));
+                                })),
         host_(detail::or_abort(net.control(), [] { return detail::ordered_host_memory(); })) {
     const detail::ordered_agreement<Composition> agreement(algorithm);
     run_collective(net.control(), signature_of<T, no_indices, Op>(n, agreement, detail::options_of(op)), agreement);

@@ -17,7 +17,11 @@
 #include <utility>
 
 struct CUgraph_st {
-  std::vector<std::function<cuda_double::step()>> steps; // each makes the work of one repetition
+  struct node {
+    std::function<cuda_double::step()> make; // the work of one repetition
+    std::vector<std::size_t> after;          // the nodes that end before this one begins
+  };
+  std::vector<node> nodes; // each after those on which it depends
 };
 struct CUgraphExec_st : CUgraph_st {};
 struct CUstream_st {
@@ -30,11 +34,14 @@ struct CUstream_st {
   std::deque<step> steps;
   bool stalled = false;
   CUgraph_st* captured = nullptr; // gets the work while the stream is captured
+  std::vector<std::size_t> last;  // the nodes that end before further work of the captured stream begins
 };
 struct CUevent_st {
   std::shared_ptr<bool> done = std::make_shared<bool>(true);
   int device = 0;
-  int polls = 0; // since it was recorded
+  int polls = 0;                        // since it was recorded
+  const CUgraph_st* captured = nullptr; // the capture in which the event was recorded
+  std::vector<std::size_t> last;        // the nodes before the event there
 };
 
 namespace {
@@ -119,6 +126,20 @@ cudaError_t begin_uncaptured(std::uint64_t& count, const char* by = __builtin_FU
   if (captures > 0) return last_error = cudaErrorStreamCaptureUnsupported;
   return begin_call(by);
 }
+/// Whether a capture has begun and not ended.
+bool is_capturing(const CUgraph_st* graph) {
+  return std::any_of(streams.begin(), streams.end(), [=](const CUstream_st* s) { return s->captured == graph; });
+}
+/// Which nodes end before work after the nodes `last` begins.
+std::vector<bool> nodes_before(const CUgraph_st& graph, const std::vector<std::size_t>& last) {
+  std::vector<bool> before(graph.nodes.size());
+  for (const std::size_t n : last) before[n] = true;
+  for (std::size_t n = before.size(); n-- > 0;) {
+    if (!before[n]) continue;
+    for (const std::size_t earlier : graph.nodes[n].after) before[earlier] = true;
+  }
+  return before;
+}
 bool is_within(const std::map<char*, std::size_t>& memory, const void* p, std::size_t bytes) {
   const char* const begin = static_cast<const char*>(p);
   auto after = memory.upper_bound(const_cast<char*>(begin));
@@ -158,10 +179,9 @@ void put_when(cudaStream_t stream, std::function<bool()> can_begin, std::functio
 void put_each(cudaStream_t stream, std::function<step()> make) {
   const std::lock_guard lock(all);
   ++done_here.steps;
-  if (of(stream).captured != nullptr)
-    of(stream).captured->steps.push_back(std::move(make));
-  else
-    of(stream).steps.push_back(make());
+  CUstream_st& to = of(stream);
+  if (to.captured == nullptr) return to.steps.push_back(make());
+  to.captured->nodes.push_back({std::move(make), std::exchange(to.last, {to.captured->nodes.size()})});
 }
 counts of_this_thread() { return done_here; }
 void let_streams_go_on() {
@@ -385,8 +405,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  if (of(stream).captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
   if (event->device != (stream == nullptr ? own_device : stream->device)) return cudaErrorInvalidResourceHandle;
+  event->captured = of(stream).captured;
+  event->last = of(stream).last;
+  if (event->captured != nullptr) return cudaSuccess;
   event->done = std::make_shared<bool>(false);
   event->polls = 0;
   of(stream).steps.push_back({[done = event->done] { *done = true; }, nullptr, false});
@@ -395,12 +417,21 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  if (of(stream).captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
-  of(stream).steps.push_back({[] {}, [done = event->done] { return *done; }, false});
+  CUstream_st& waiting = of(stream);
+  if (event->captured == nullptr) {
+    if (waiting.captured != nullptr) return last_error = cudaErrorStreamCaptureIsolation;
+    waiting.steps.push_back({[] {}, [done = event->done] { return *done; }, false});
+    return cudaSuccess;
+  }
+  if (!is_capturing(event->captured)) return last_error = cudaErrorCapturedEvent;
+  if (waiting.captured == nullptr) waiting.captured = const_cast<CUgraph_st*>(event->captured), waiting.last.clear();
+  if (waiting.captured != event->captured) return last_error = cudaErrorStreamCaptureMerge;
+  waiting.last.insert(waiting.last.end(), event->last.begin(), event->last.end());
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(all);
+  if (event->captured != nullptr) return last_error = cudaErrorCapturedEvent;
   if (const cudaError_t error = begin_uncaptured(done_here.waits); error != cudaSuccess) return error;
   if (!*event->done && !stopped && ++event->polls > 1000) go_on(); // no device lets a program poll for ever
   if (!*event->done) last_error = cudaErrorNotReady;
@@ -413,22 +444,33 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-// Graphs: the work that the calls have put into a captured stream, in the order of the stream.
+// Graphs: the work that the calls have put into a captured stream, and into those that events have brought into the
+// capture. A launch puts it into a stream in one of the orders that streams and events allow, chosen at random.
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   if (stream == nullptr || stream->captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
   stream->captured = new CUgraph_st;
+  stream->last.clear();
   ++captures;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(all);
   if (stream == nullptr || stream->captured == nullptr) return last_error = cudaErrorIllegalState;
-  *graph = std::exchange(stream->captured, nullptr);
+  *graph = stream->captured;
+  const std::vector<bool> before = nodes_before(**graph, stream->last);
+  bool joined = true; // whether the stream waits for all work of the others
+  for (CUstream_st* other : streams) {
+    if (other->captured != *graph) continue;
+    joined = joined && std::all_of(other->last.begin(), other->last.end(), [&](std::size_t n) { return before[n]; });
+    other->captured = nullptr;
+  }
   --captures;
-  return begin_call();
+  if (joined) return begin_call();
+  delete std::exchange(*graph, nullptr);
+  return last_error = cudaErrorStreamCaptureUnjoined;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   const std::lock_guard lock(all);
@@ -440,7 +482,20 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   ++done_here.graphs;
-  for (const auto& make : exec->steps) of(stream).steps.push_back(make());
+  std::vector<std::size_t> waits(exec->nodes.size()), ready; // the number of nodes for which each still waits
+  for (std::size_t n = 0; n < waits.size(); ++n)
+    if ((waits[n] = exec->nodes[n].after.size()) == 0) ready.push_back(n);
+  while (!ready.empty()) {
+    std::swap(ready[random_progress() % ready.size()], ready.back());
+    const std::size_t next = ready.back();
+    ready.pop_back();
+    of(stream).steps.push_back(exec->nodes[next].make());
+    for (std::size_t n = next + 1; n < waits.size(); ++n) {
+      const auto& after = exec->nodes[n].after;
+      const auto met = static_cast<std::size_t>(std::count(after.begin(), after.end(), next));
+      if (met > 0 && (waits[n] -= met) == 0) ready.push_back(n);
+    }
+  }
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

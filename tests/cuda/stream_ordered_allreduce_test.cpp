@@ -6,6 +6,9 @@
 #include "refusals.hpp"
 
 #include <spar/stream_ordered_allreduce.cuh>
+#ifdef SPAR_TEST_LIBZFP
+#include <spar/cuda/values/zfp.cuh>
+#endif
 
 #include <gtest/gtest.h>
 
@@ -17,6 +20,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -25,7 +29,10 @@ using cuda_double::device_array, cuda_double::stream;
 using in_order::expect_costs, in_order::expect_launches_alone, in_order::expect_no_errors, in_order::graph,
     in_order::with_order;
 using over_nccl::outcome, over_nccl::outcomes_on_devices;
-using spar::rank_t, spar::two_shot, spar::storage::as_bfloat16, spar::storage::as_half, spar::storage::qsgd;
+using spar::rank_t, spar::ring, spar::two_shot, spar::storage::as_bfloat16, spar::storage::as_half, spar::storage::qsgd;
+#ifdef SPAR_TEST_LIBZFP
+using spar::storage::zfp;
+#endif
 
 class stream_ordered_allreduce : public over_nccl::on_device_nccl {};
 
@@ -92,10 +99,13 @@ void compare(rank_t ranks, std::size_t n, const Composition& parts, bool capture
   EXPECT_TRUE(got == expected);
 }
 
-auto in_bfloat16(std::uint64_t piece) { return spar::compose(as_bfloat16{}, two_shot{.piece = piece}); }
-template <int Bits>
+template <class Schedule = two_shot>
+auto in_bfloat16(std::uint64_t piece) {
+  return spar::compose(as_bfloat16{}, Schedule{.piece = piece});
+}
+template <int Bits, class Schedule = two_shot>
 auto in_qsgd(std::uint64_t piece, std::uint64_t seed = 5) {
-  return spar::compose(qsgd<Bits>{.bucket = 32, .seed = seed}, two_shot{.piece = piece});
+  return spar::compose(qsgd<Bits>{.bucket = 32, .seed = seed}, Schedule{.piece = piece});
 }
 
 TEST_F(stream_ordered_allreduce, has_the_bits_of_the_host) {
@@ -103,6 +113,7 @@ TEST_F(stream_ordered_allreduce, has_the_bits_of_the_host) {
     if (ranks % 2 == 0 && !spar_test::runs_all_cases()) continue;
     compare<float>(ranks, 403, in_qsgd<8>(64), ranks != 3, spar::average{});
     compare<float>(ranks, 403, in_bfloat16(60), ranks == 3);
+    compare<float>(ranks, 403, in_bfloat16<ring>(60), ranks != 3, spar::average{});
   }
   compare<float>(4, 3, in_qsgd<8>(32), true, spar::average{}); // a block is empty
   compare<float>(2, 0, in_bfloat16(8), true);
@@ -110,15 +121,84 @@ TEST_F(stream_ordered_allreduce, has_the_bits_of_the_host) {
 #if SPAR_ALL_CASES
   compare<double>(3, 200, in_qsgd<4>(4096), true);
   compare<double>(2, 100, spar::compose(as_half{}, two_shot{}), false);
+  for (const rank_t ranks : {1, 2, 3, 4, 5}) {
+    compare<float>(ranks, 403, in_qsgd<8, ring>(64), ranks != 3, spar::average{});
+    compare<double>(ranks, 203, in_qsgd<4, ring>(64), ranks == 3);
+    compare<float>(ranks, 203, spar::compose(as_half{}, ring{.piece = 30}), ranks == 3, spar::maximum{});
+#ifdef SPAR_TEST_LIBZFP
+    compare<float>(ranks, 403, spar::compose(zfp{.rate = 8}, ring{.piece = 64}), ranks == 3);
+    compare<double>(ranks, 403, spar::compose(zfp{.rate = 16}, two_shot{.piece = 64}), ranks != 3);
+    compare<float>(ranks, 403, spar::compose(zfp{.rate = 12}, two_shot{.piece = 64}), ranks == 3);
+#endif
+  }
+  compare<float>(4, 3, in_qsgd<8, ring>(32), true); // a block is empty
+  compare<double>(3, 90, in_bfloat16<ring>(8), true);
 #endif
 }
 
+/// Two calls of one schedule in pieces of 8 values, and of another that the pieces must have the bits of.
+template <class Schedule>
+void compare_pieces(std::uint64_t seed, bool captures) {
+  constexpr rank_t ranks = 3;
+  constexpr std::size_t n = 100, piece = 8; // blocks of 34, 33 and 33 values: the last pieces differ in length
+  using calls = spar::detail::ordered_allreduce<float, as_bfloat16, Schedule>;
+  SCOPED_TRACE(testing::Message() << Schedule::name << ", seed " << seed << (captures ? ", captured" : ""));
+  expect_no_errors(with_order(ranks, seed, [&](spar::threads& control, auto& order) {
+    calls whole(ranks, n, {}, n), in_pieces(ranks, n, {}, piece);
+    const spar::detail::ordered_host_memory host;
+    const stream work;
+    const std::vector<float> none(n);
+    const device_array<float> x(none), y(none);
+    const auto call = [&](calls& by, const device_array<float>& values) {
+      by(order, spar::device_span(values.data(), n, work), &host.words().refused, spar::sum{});
+    };
+    EXPECT_EQ(in_pieces.bytes_sent(), 2 * (ranks - 1) * 5 * 16);
+    std::optional<graph> once;
+    if (captures) once.emplace(work, [&] { call(in_pieces, y); });
+    for (int step = 0; step < 2; ++step) {
+      x.write(work, values_of<float>(control.rank(), step, n));
+      y.write(work, values_of<float>(control.rank(), step, n));
+      const auto before = cuda_double::of_this_thread();
+      if (captures)
+        once->launch(work);
+      else
+        call(in_pieces, y);
+      const auto after = cuda_double::of_this_thread();
+      EXPECT_EQ(after.waits, before.waits);
+      EXPECT_EQ(after.allocations, before.allocations);
+      call(whole, x);
+      order.wait(work);
+      EXPECT_EQ(x.read(work), y.read(work));
+    }
+  }));
+}
+TEST_F(stream_ordered_allreduce, codes_pieces_during_the_transfers_of_others) {
+  for (std::uint64_t seed = 0; seed < (spar_test::runs_all_cases() ? 100 : 1); ++seed) {
+    for (const bool captures : {false, true}) {
+      compare_pieces<two_shot>(seed, captures);
+      compare_pieces<ring>(seed, captures);
+    }
+  }
+}
+#if SPAR_ALL_CASES
+TEST_F(stream_ordered_allreduce, has_pieces_of_the_schedule_if_they_are_long) {
+  constexpr std::uint64_t piece = 1 << 20, n = 2 * piece + 100;
+  expect_no_errors(with_order(2, 1, [&](spar::threads&, auto& order) {
+    auto whole = spar::with_stream_ordered_allreduce(order, n, in_bfloat16(piece - 1));
+    auto in_two = spar::with_stream_ordered_allreduce(order, n, in_bfloat16(piece));
+    EXPECT_EQ(whole.bytes_sent(), 2 * (piece * 2 + 112));
+    EXPECT_EQ(in_two.bytes_sent(), 2 * 2 * piece * 2);
+  }));
+}
+#endif
+
 /// What a call of P ranks puts into the stream: each rank encodes P - 1 blocks and a sum, and decodes P sums; it begins
-/// its sum with a copy or a decoding. A message of bfloat16 is added by one kernel, one of QSGD by two. QSGD draws
-/// numbers first.
+/// its sum with a copy or a decoding. A message of bfloat16 is added by one kernel, one of QSGD by two. QSGD counts the
+/// call. Around a ring, each rank encodes P blocks, adds P - 1 messages, and decodes P sums, between P transfers.
 TEST_F(stream_ordered_allreduce, a_call_neither_waits_nor_allocates) {
   constexpr std::size_t n = 300;
   const auto count = [&](rank_t ranks, const auto& parts, std::uint64_t message, auto kernels) {
+    constexpr bool of_ring = std::is_same_v<typename std::decay_t<decltype(parts)>::schedule_type, ring>;
     const auto peers = static_cast<std::uint64_t>(ranks - 1);
     expect_no_errors(with_order(ranks, 7, [&](spar::threads& control, auto& order) {
       auto reduce = spar::with_stream_ordered_allreduce(order, n, parts);
@@ -126,7 +206,7 @@ TEST_F(stream_ordered_allreduce, a_call_neither_waits_nor_allocates) {
       const stream work;
       const device_array<float> x(values_of<float>(control.rank(), 0, n));
       const spar::device_span values(x.data(), n, work);
-      const std::uint64_t transfers = ranks == 1 ? 0 : 2;
+      const std::uint64_t transfers = ranks == 1 ? 0 : of_ring ? peers + 1 : 2;
       expect_costs(reduce, values,
                    {ranks == 1 ? 0 : kernels(control.rank()) + transfers, transfers, 2 * peers, 2 * peers * message});
       reduce.wait(work);
@@ -141,6 +221,10 @@ TEST_F(stream_ordered_allreduce, a_call_neither_waits_nor_allocates) {
     count(ranks, in_qsgd<8>(32), 128, [p](rank_t rank) { // four buckets with 4 bytes more
       return 1 + p + (rank == 0 ? 1 + 2 * (p - 1) : 2 * (p - 1)) + p;
     });
+    count(ranks, in_bfloat16<ring>(32), 208, [p](rank_t) { return p + (p - 1) + p; });
+#if SPAR_ALL_CASES
+    count(ranks, in_qsgd<8, ring>(32), 128, [p](rank_t) { return 1 + p + 2 * (p - 1) + p; });
+#endif
   }
 }
 

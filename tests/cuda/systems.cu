@@ -343,6 +343,11 @@ void compare_all() {
   compare_in_stream("Ok-Topk, in a stream",
                     spar::ok_topk_allreduce<>{.select = {.k = n / 100, .period = steps, .epsilon = 0.9}});
   compare_dense_in_stream("two-shot, bfloat16, in a stream", compose(spar::storage::as_bfloat16{}, spar::two_shot{}));
+  compare_dense_in_stream("two-shot, QSGD, in a stream", compose(spar::storage::qsgd<8>{}, spar::two_shot{}));
+  compare_dense_in_stream("ring, half, in a stream", compose(spar::storage::as_half{}, spar::ring{}));
+#if __has_include(<zfp.h>)
+  compare_dense_in_stream("ring, zfp, in a stream", compose(spar::storage::zfp{}, spar::ring{}));
+#endif
 #endif
   compare_dense("ring", spar::ring{});
   compare_dense("ring, QSGD", compose(spar::storage::qsgd<8>{}, spar::ring{}));

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tests/cuda/systems_test.py [NCCL_INCLUDE_DIR NCCL_LIBRARY]
 
-Compiles tests/cuda/systems.cu, with every system of the papers, by nvcc for sm_80 and sm_90, over threads, NCCL, Open
-MPI and UCX, and links it with the CUDA runtime and these libraries. Where there is a GPU, the programs run there;
-otherwise they must start, and end because there is no device. Names what it skips; exit status 77 without nvcc.
+Compiles tests/cuda/systems.cu, with every system of the papers, by nvcc for sm_80 and sm_90, over threads, NCCL (also
+for sm_100), Open MPI and UCX, and links it with the CUDA runtime and these libraries. Where there is a GPU, the
+programs run there; otherwise they must start, and end because there is no device. Names what it skips; exit status 77
+without nvcc.
 """
 
 import os
@@ -15,7 +16,6 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TARGETS = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]
 
 nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 if not Path(nvcc).exists():
@@ -45,9 +45,11 @@ has_gpu = smi is not None and subprocess.run([smi, "-L"], capture_output=True).r
 failures = []
 with tempfile.TemporaryDirectory() as folder:
     for name, options in transports.items():
+        architectures = [80, 90, 100] if name == "NCCL" else [80, 90]
+        targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
         program = os.path.join(folder, name)
         command = [nvcc, "-std=c++20", "-ccbin", shutil.which("g++-12") or "g++", "--Werror", "all-warnings",
-                   "-diag-suppress", "177", *TARGETS, f"-I{ROOT}/include",
+                   "-diag-suppress", "177", *targets, f"-I{ROOT}/include",
                    f"{ROOT}/tests/cuda/systems.cu", *options, "-lpthread", "-o", program]
         if Path("/usr/include/zfp.h").exists():
             command.append("-lzfp")
@@ -61,6 +63,6 @@ with tempfile.TemporaryDirectory() as folder:
         if not as_expected:
             failures.append(f"{name}: exit status {ran.returncode}\n{ran.stdout}{ran.stderr}")
         else:
-            print(f"{name}: compiled and linked for sm_80 and sm_90, {'ran' if has_gpu else 'no GPU to run on'}")
+            print(f"{name}: compiled and linked for {architectures}, {'ran' if has_gpu else 'no GPU to run on'}")
 print("\n".join(failures))
 sys.exit(1 if failures else 0)

@@ -97,6 +97,15 @@ class nccl_communicator {
     });
   }
 
+  /// Starts to put a step around a ring into `stream`: the `bytes` bytes at `out` go to the next rank, and those of the
+  /// rank before come to `in`.
+  void pass_on(const std::byte* out, std::byte* in, std::size_t bytes, rank_t rank, rank_t size, cudaStream_t stream) {
+    put_group([&](auto send, auto receive) {
+      send(out, bytes, (rank + 1) % size, stream);
+      receive(in, bytes, (rank + size - 1) % size, stream);
+    });
+  }
+
   /// Starts to finalize the communicator. Waits for the transfers of this rank, but for no other rank.
   void finalize() {
     call_ = "ncclCommFinalize";
