@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bytes and values of `storage::mx`, against the OCP specification computed with exact doubles and a search of all
-// elements.
+// The bytes and values of `storage::mx`, against the OCP specification computed with exact doubles and a search among
+// all elements.
 #include <spar/storage/mx.hpp>
 
 #include <gtest/gtest.h>
@@ -49,12 +49,21 @@ struct format {
                              static_cast<int>(exponent_bits) - bias - static_cast<int>(mantissa));
     return sign != 0 ? -magnitude : magnitude;
   }
+  /// The values of the codes from 0 to `greatest`, which ascend.
+  [[nodiscard]] std::vector<double> values() const {
+    std::vector<double> all(greatest + 1);
+    for (unsigned code = 0; code <= greatest; ++code) all[code] = value(code);
+    return all;
+  }
   /// The code of the nearest element; of two, the one whose last bit is 0. Larger values saturate.
-  [[nodiscard]] unsigned nearest(double scaled) const {
-    unsigned best = 0;
-    for (unsigned code = 1; code <= greatest; ++code) {
-      const double now = std::abs(value(code) - std::abs(scaled)), before = std::abs(value(best) - std::abs(scaled));
-      if (now < before || (now == before && code % 2 == 0)) best = code;
+  [[nodiscard]] unsigned nearest(double scaled, const std::vector<double>& all) const {
+    const double magnitude = std::abs(scaled);
+    auto best = static_cast<unsigned>(std::lower_bound(all.begin(), all.end(), magnitude) - all.begin());
+    if (best > greatest) {
+      best = greatest;
+    } else if (best > 0) {
+      const double down = magnitude - all[best - 1], up = all[best] - magnitude;
+      if (down < up || (down == up && best % 2 == 1)) --best;
     }
     return best | (std::signbit(scaled) ? 1U << (bits - 1) : 0U);
   }
@@ -72,6 +81,7 @@ format format_of() {
 template <class T>
 std::vector<std::uint8_t> expected_bytes(const format& f, const std::vector<T>& x) {
   std::vector<std::uint8_t> bytes;
+  const std::vector<double> elements = f.values();
   for (std::size_t first = 0; first < x.size(); first += 32) {
     const std::size_t count = std::min<std::size_t>(32, x.size() - first);
     double largest = 0;
@@ -84,7 +94,7 @@ std::vector<std::uint8_t> expected_bytes(const format& f, const std::vector<T>& 
     bytes.push_back(finite ? static_cast<std::uint8_t>(exponent + 127) : std::uint8_t{255});
     std::vector<unsigned> codes(32);
     for (std::size_t e = 0; e < count; ++e)
-      codes[e] = finite ? f.nearest(std::ldexp(static_cast<double>(x[first + e]), -exponent)) : 0;
+      codes[e] = finite ? f.nearest(std::ldexp(static_cast<double>(x[first + e]), -exponent), elements) : 0;
     for (std::size_t e = 0; e < count; e += 8 / f.bits)
       bytes.push_back(static_cast<std::uint8_t>(f.bits == 8 ? codes[e] : codes[e] | codes[e + 1] << 4));
   }
