@@ -51,9 +51,9 @@ std::uint64_t train(spar::threads& control) {
     reduce.wait(stream); // waits; throws if a peer, a transfer or a message has failed
 
     check_cuda(cudaMemcpy(values.data(), pointer, n * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    cudaGraphExecDestroy(step); // before `order`, because NCCL waits for this
+    cudaGraphDestroy(captured);
   }
-  cudaGraphExecDestroy(step);
-  cudaGraphDestroy(captured);
   cudaFree(pointer);
   cudaStreamDestroy(stream);
   std::uint64_t nonzero = 0;

@@ -23,15 +23,17 @@ namespace spar::inline v0_1 {
 /// One rank of an NCCL communicator whose calls work in the order of CUDA streams: a call puts kernels and transfers
 /// into a stream of the program and returns, and the host waits for no device and no message. All ranks must put the
 /// same calls in the same order into their streams, as NCCL demands; nothing checks this order. A stream may be
-/// captured (`cudaStreamBeginCapture`), also with these calls, and its graph launched any number of times, by all ranks
-/// alike.
+/// captured, also with these calls, and its graph launched any number of times, by all ranks alike. Begin the capture
+/// with `cudaStreamCaptureModeThreadLocal`: a thread of NCCL takes part, and may allocate memory, which a capture in
+/// the global mode forbids to all threads.
 ///
 /// The wrapped communicator `control` carries what ranks agree on before the first call, and tells ranks of failures;
 /// it must outlive this object. Each rank uses its own GPU, the current one when the object is made, which must be the
 /// current one whenever the rank uses this object. All ranks create and destroy their objects together, in the same
-/// order as other objects of NCCL. Before the destructor, the work of all calls must have ended (see `wait`), and
-/// graphs that contain calls must not be launched again. The rank must not have a progress thread. Its functions may
-/// throw the \ref call_errors. Experimental: no GPU has run it.
+/// order as other objects of NCCL. Before the destructor, the work of all calls must have ended (see `wait`), and all
+/// graphs that contain calls, captured and instantiated ones, must be destroyed, because NCCL waits for this when it
+/// frees its communicator. Also after an error, they must not be launched again. The rank must not have a progress
+/// thread. Its functions may throw the \ref call_errors. Experimental: no GPU has run it.
 template <communicates Control>
 class nccl_stream {
  public:
@@ -56,12 +58,12 @@ class nccl_stream {
     });
   }
   nccl_stream(const nccl_stream&) = delete;
-  /// Waits for the other ranks, and after the deadline aborts the wrapped communicator.
+  /// Waits for the other ranks, and for NCCL. After the deadline, as when a graph still contains calls, aborts the
+  /// wrapped communicator.
   ~nccl_stream() {
     const detail::home_device::scope device(home_);
     try {
-      if (std::uncaught_exceptions() > exceptions_)
-        detail::abort(port(), "an exception has left the scope of a spar::nccl_stream");
+      end_if_failed();
       if (!port().node().dead()) close();
     } catch (...) {
       detail::abort(port(), std::current_exception());
@@ -104,6 +106,13 @@ class nccl_stream {
     put([&] { comm_.pass_on(out, in, bytes, rank(), size(), stream); });
   }
 
+  /// For destructors of objects that make calls, before they free device memory, which waits for the device: if an
+  /// exception leaves their scope, or if the communicator has failed, aborts, so that the work in all streams ends.
+  void end_if_failed() noexcept {
+    if (std::uncaught_exceptions() > exceptions_)
+      detail::abort(port(), "an exception has left the scope of a spar::nccl_stream, or of an object that makes calls");
+    if (port().node().dead()) comm_.abort();
+  }
   /// Runs `work()`. If it throws, or if the communicator has failed, aborts, so that the work in all streams ends.
   template <class Work>
   void or_fail(Work work) {
@@ -142,7 +151,8 @@ class nccl_stream {
   void close() {
     meet();
     comm_.finalize();
-    wait_until([&] { return comm_.call_has_ended(); }, "NCCL to finalize its communicator");
+    wait_until([&] { return comm_.call_has_ended(); },
+               "NCCL to finalize its communicator, which it does once all graphs with calls are destroyed");
     comm_.destroy();
     meet();
   }

@@ -81,12 +81,14 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   /// invalid option, `cuda_error` if CUDA fails, and the other \ref call_errors.
   stream_ordered_feedback(nccl_stream<Net>& net, std::uint64_t n, Composition algorithm, Op op = {})
       : base(std::move(algorithm)), net_(&net), n_(valid_length(net, n, op)), op_(op),
-        calls_(detail::or_abort(net.control(), [&] { return calls_type(net.size(), n, this->algorithm_); })),
-        host_(detail::or_abort(net.control(), [] { return detail::ordered_host_memory(); })) {
+        host_(detail::or_abort(net.control(), [] { return detail::ordered_host_memory(); })),
+        calls_(detail::or_abort(net.control(), [&] { return calls_type(net.size(), n, this->algorithm_); })) {
     detail::or_abort(net.control(), [&] { this->store_.begin_with_zeros(n); });
     const detail::ordered_agreement<Composition> agreement(this->algorithm_);
     run_collective(net.control(), signature_of<T, Index, Op>(n, agreement, detail::options_of(op)), agreement);
   }
+  /// Frees the memory, which waits for the work of the calls. Aborts if an exception leaves the scope.
+  ~stream_ordered_feedback() { net_->end_if_failed(); }
 
   /// Puts a call into the stream of `x`, which then contains the sum of all ranks' selected entries, with zeros
   /// elsewhere; what this rank has not sent is in its residual. Returns without a wait. Throws `corrupt_message`
@@ -166,8 +168,8 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   nccl_stream<Net>* net_;
   std::uint64_t n_;
   Op op_;
+  detail::ordered_host_memory host_; // freed after the memory of `calls_`, which waits for the kernels
   calls_type calls_;
-  detail::ordered_host_memory host_;
 };
 
 /// Prepares calls on n values of T: `auto reduce = with_stream_ordered_feedback<double>(net, n, algorithm)`. Throws

@@ -54,15 +54,15 @@ class stream_ordered_allreduce {
   /// `cuda_error` if CUDA fails, and the other \ref call_errors.
   stream_ordered_allreduce(nccl_stream<Net>& net, std::uint64_t n, const Composition& algorithm, Op op = {})
       : net_(&net), n_(valid_length(net, n, algorithm, op)), op_(op),
-        calls_(detail::or_abort(net.control(),
-                                [&] {
-                                  return calls_type(net.size(), n, storage::blocks_of(algorithm.store),
-                                                    calls_type::joined(algorithm.by.piece));
-                                })),
-        host_(detail::or_abort(net.control(), [] { return detail::ordered_host_memory(); })) {
+        host_(detail::or_abort(net.control(), [] { return detail::ordered_host_memory(); })),
+        calls_(detail::or_abort(net.control(), [&] {
+          return calls_type(net.size(), n, storage::blocks_of(algorithm.store), calls_type::joined(algorithm.by.piece));
+        })) {
     const detail::ordered_agreement<Composition> agreement(algorithm);
     run_collective(net.control(), signature_of<T, no_indices, Op>(n, agreement, detail::options_of(op)), agreement);
   }
+  /// Frees the memory, which waits for the work of the calls. Aborts if an exception leaves the scope.
+  ~stream_ordered_allreduce() { net_->end_if_failed(); }
 
   /// Puts a call into the stream of `x`, which then contains the reduced values of all ranks. Returns without a wait.
   /// Throws what `wait` throws for what earlier calls have reported so far, and `invalid_argument` before it puts
@@ -108,8 +108,8 @@ class stream_ordered_allreduce {
   nccl_stream<Net>* net_;
   std::uint64_t n_;
   Op op_;
+  detail::ordered_host_memory host_; // freed after the memory of `calls_`, which waits for the kernels
   calls_type calls_;
-  detail::ordered_host_memory host_;
 };
 
 /// Prepares calls on n values of T: `auto reduce = with_stream_ordered_allreduce<double>(net, n, algorithm)`. Throws

@@ -19,18 +19,27 @@ class graph {
  public:
   template <class Call>
   graph(cudaStream_t stream, Call call) {
-    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    call();
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     cudaGraph_t captured = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
-    EXPECT_EQ(cudaGraphInstantiate(&exec_, captured, 0), cudaSuccess);
+    try {
+      call();
+    } catch (...) { // before the memory of the call is freed
+      cudaStreamEndCapture(stream, &captured);
+      cudaGraphDestroy(captured);
+      throw;
+    }
+    const cudaError_t ended = cudaStreamEndCapture(stream, &captured);
+    const cudaError_t made = ended != cudaSuccess ? ended : cudaGraphInstantiate(&exec_, captured, 0);
     cudaGraphDestroy(captured);
+    check(made, "cudaGraphInstantiate");
   }
   graph(const graph&) = delete;
   ~graph() { cudaGraphExecDestroy(exec_); }
-  void launch(cudaStream_t stream) const { EXPECT_EQ(cudaGraphLaunch(exec_, stream), cudaSuccess); }
+  void launch(cudaStream_t stream) const { check(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch"); }
 
  private:
+  static constexpr auto check = &spar::detail::check_cuda;
+
   cudaGraphExec_t exec_ = nullptr;
 };
 

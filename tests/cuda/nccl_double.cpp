@@ -28,6 +28,7 @@ struct operation {
   std::size_t damaged = sound; // the damaged byte of what this receive gets
   bool loses = false;          // whether this receive gets nothing
   bool gathers = false;        // whether this is a part of an allgather
+  bool captured = false;       // whether this is a part of a graph
   bool matched = false;
   bool done = false;
 
@@ -78,8 +79,13 @@ struct ncclComm {
   std::vector<std::shared_ptr<group>> groups;
   group* next = nullptr; // the group that is the next work of the stream
   bool finalizing = false;
+  bool is_aborted = false;
   std::thread::id owner = std::this_thread::get_id();
-  std::size_t reductions = 0; // calls so far
+  nccl_double::counts* did = nullptr;                              // of the owner
+  std::size_t reductions = 0;                                      // calls so far
+  std::shared_ptr<const int> use = std::make_shared<const int>(0); // graphs with transfers have copies
+
+  [[nodiscard]] bool is_in_graphs() const { return use.use_count() > 1; }
 };
 
 namespace {
@@ -133,6 +139,7 @@ void transfer(operation& one, operation& other) {
 /// Matches operations of a group that is the next work of its stream. Returns whether all have ended.
 bool match(group& g) {
   if (g.aborted) return true;
+  if (g.comm->groups.front().get() != &g) return false; // in the order of the calls, also in several streams
   g.comm->next = &g;
   bool all = true;
   for (operation& o : g.operations) {
@@ -141,6 +148,7 @@ bool match(group& g) {
       for (operation& p : peer->next->operations) {
         if (p.matched || p.peer != g.comm->rank || p.sends == o.sends) continue;
         if (p.gathers != o.gathers) die("an allgather meets a send or a receive");
+        if (p.captured != o.captured) die("a transfer is a part of a graph on one rank only");
         transfer(o, p);
         break;
       }
@@ -168,6 +176,7 @@ ncclResult_t add(operation o, ncclComm* comm, cudaStream_t stream) {
     open_group->failed = true;
     return result;
   }
+  o.captured = cuda_double::capture_of(stream).graph != nullptr;
   ++(o.sends ? done_here.sends : done_here.receives);
   if (!o.sends && done_here.receives == damaged_receive) o.damaged = damaged_byte;
   o.loses = !o.sends && done_here.receives == lost_receive;
@@ -175,9 +184,14 @@ ncclResult_t add(operation o, ncclComm* comm, cudaStream_t stream) {
   open_group->operations.push_back(o);
   return random_progress() % 2 == 0 ? ncclSuccess : ncclInProgress;
 }
-void free(ncclComm* comm) {
+/// Ends the transfers of the communicator.
+void abort(ncclComm* comm) {
   for (const auto& g : comm->groups) g->aborted = true;
+  comm->groups.clear();
   comm->all->ranks[static_cast<std::size_t>(comm->rank)] = nullptr;
+}
+void free(ncclComm* comm) {
+  abort(comm);
   std::erase(alive, comm);
   delete comm;
 }
@@ -203,7 +217,10 @@ void refuse(bool on) {
   const auto lock = cuda_double::lock();
   refused = on;
 }
-counts of_this_thread() { return done_here; }
+counts of_this_thread() {
+  const auto lock = cuda_double::lock(); // another thread may abort
+  return done_here;
+}
 std::size_t communicators() {
   const auto lock = cuda_double::lock();
   return alive.size();
@@ -245,7 +262,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   std::memcpy(&number, id.internal, sizeof(number));
   auto& all = joining[number];
   if (!all) all = std::shared_ptr<clique>(new clique{std::vector<ncclComm*>(static_cast<std::size_t>(size))});
-  ncclComm* const c = *comm = new ncclComm{.all = all, .rank = rank, .call = {}, .groups = {}};
+  ncclComm* const c = *comm = new ncclComm{.all = all, .rank = rank, .call = {}, .groups = {}, .did = &done_here};
   all->ranks[static_cast<std::size_t>(rank)] = c;
   alive.push_back(c);
   cuda_double::on_allocation(count_hazard);
@@ -283,7 +300,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (const ncclResult_t error = begin_call(comm); error != ncclSuccess) return error;
   return end_call(comm, [comm] {
     cuda_double::let_streams_go_on();
-    return comm->finalizing = comm->groups.empty();
+    return comm->finalizing = comm->groups.empty() && !comm->is_in_graphs();
   });
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -295,11 +312,20 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   free(comm);
   return result;
 }
+/// As NCCL, ends the transfers, and then waits until no graph contains one.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  const auto lock = cuda_double::lock();
-  ++done_here.aborts;
-  free(comm);
-  return ncclSuccess;
+  {
+    const auto lock = cuda_double::lock();
+    ++comm->did->aborts;
+    comm->is_aborted = true;
+    abort(comm);
+  }
+  for (;; std::this_thread::yield()) {
+    const auto lock = cuda_double::lock();
+    if (comm->is_in_graphs()) continue;
+    free(comm);
+    return ncclSuccess;
+  }
 }
 
 ncclResult_t ncclGroupStart() {
@@ -370,10 +396,14 @@ ncclResult_t ncclGroupEnd() {
   if (g->failed) return ncclInvalidArgument;
   ++done_here.groups;
   g->comm->groups.push_back(g);
-  return end_call(g->comm, [g] {
+  const cuda_double::capture within = cuda_double::capture_of(g->stream);
+  if (within.is_global) die("a thread of NCCL works during a capture in the global mode");
+  return end_call(g->comm, [g, within] {
+    if (cuda_double::capture_of(g->stream).graph != within.graph) die("a capture began or ended before a call of NCCL");
     std::erase(g->comm->groups, g);
-    cuda_double::put_each(g->stream, [g] { // each launch of a captured graph matches the operations anew
-      if (std::find(alive.begin(), alive.end(), g->comm) == alive.end()) die("a graph uses a freed communicator");
+    // Each launch of a captured graph matches the operations anew.
+    cuda_double::put_each(g->stream, [g, use = g->comm->use] {
+      if (g->comm->is_aborted) die("a graph uses an aborted communicator");
       const auto run = std::make_shared<group>(*g);
       g->comm->groups.push_back(run);
       return cuda_double::step{[run] { end(*run); }, [run] { return match(*run); }};

@@ -17,6 +17,7 @@
 #include <utility>
 
 struct CUgraph_st {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
   struct node {
     std::function<cuda_double::step()> make; // the work of one repetition
     std::vector<std::size_t> after;          // the nodes that end before this one begins
@@ -182,6 +183,11 @@ void put_each(cudaStream_t stream, std::function<step()> make) {
   CUstream_st& to = of(stream);
   if (to.captured == nullptr) return to.steps.push_back(make());
   to.captured->nodes.push_back({std::move(make), std::exchange(to.last, {to.captured->nodes.size()})});
+}
+capture capture_of(cudaStream_t stream) {
+  const std::lock_guard lock(all);
+  const CUgraph_st* const captured = of(stream).captured;
+  return {captured, captured != nullptr && captured->mode == cudaStreamCaptureModeGlobal};
 }
 counts of_this_thread() { return done_here; }
 void let_streams_go_on() {
@@ -447,11 +453,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 // Graphs: the work that the calls have put into a captured stream, and into those that events have brought into the
 // capture. A launch puts it into a stream in one of the orders that streams and events allow, chosen at random.
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
   if (stream == nullptr || stream->captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
-  stream->captured = new CUgraph_st;
+  stream->captured = new CUgraph_st{mode, {}};
   stream->last.clear();
   ++captures;
   return cudaSuccess;

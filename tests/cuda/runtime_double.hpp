@@ -46,6 +46,12 @@ struct step {
 };
 /// Puts work into a stream that `make` makes: once or, if the stream is captured, for each launch of the graph.
 void put_each(cudaStream_t stream, std::function<step()> make);
+/// A capture in progress.
+struct capture {
+  const void* graph = nullptr; // null if the stream is not captured
+  bool is_global = false;      // whether its mode forbids all threads to allocate
+};
+capture capture_of(cudaStream_t stream);
 /// What this thread has asked of the device.
 struct counts {
   std::uint64_t steps = 0;  // kernels, fills, copies and groups of NCCL put into streams, or captured

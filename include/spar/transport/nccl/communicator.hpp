@@ -17,6 +17,9 @@
 #include <span>
 #include <utility>
 
+#include <pthread.h>
+#include <time.h>
+
 namespace spar::inline v0_1::detail {
 
 /// One rank of a non-blocking NCCL communicator, with a stream that contains nothing but the transfers of this
@@ -30,6 +33,8 @@ class nccl_communicator {
   nccl_communicator(const nccl_communicator&) = delete;
   ~nccl_communicator() {
     abort();
+    wait_for_abort();
+    if (is_aborting_) pthread_detach(aborting_);
     cudaStreamDestroy(stream_);
   }
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
@@ -81,6 +86,7 @@ class nccl_communicator {
   /// place on all ranks. `rank` is this one.
   void all_gather(std::byte* all, std::size_t bytes, rank_t rank, cudaStream_t stream) {
     call_ = "ncclAllGather";
+    may_be_captured_ = true;
     const std::byte* const mine = all + static_cast<std::size_t>(rank) * bytes;
     check_nccl(ncclAllGather(mine, all, bytes, ncclUint8, comm_, stream), call_);
   }
@@ -88,6 +94,7 @@ class nccl_communicator {
   /// Starts to put an exchange into `stream`: the `bytes` bytes at `out + r * bytes` go to each other rank r, and those
   /// of rank r come to `in + r * bytes`.
   void exchange(const std::byte* out, std::byte* in, std::size_t bytes, rank_t rank, rank_t size, cudaStream_t stream) {
+    may_be_captured_ = true;
     put_group([&](auto send, auto receive) {
       for (rank_t i = 1; i < size; ++i) {
         const rank_t to = (rank + i) % size, from = (rank + size - i) % size;
@@ -114,15 +121,38 @@ class nccl_communicator {
   /// Frees the communicator, which must be finalized.
   void destroy() { check_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy"); }
   /// Frees the communicator, if there is one, and ends its transfers, so that the device does not use their buffers any
-  /// more. All ranks must abort, because transfers to this rank cannot end any more.
+  /// more. All ranks must abort, because transfers to this rank cannot end any more. NCCL ends the transfers first, and
+  /// then waits until the graphs that contain transfers have been destroyed, perhaps by this thread. Then another
+  /// thread waits.
   void abort() noexcept {
     if (comm_ == nullptr) return;
-    ncclCommAbort(std::exchange(comm_, nullptr));
+    if (may_be_captured_)
+      abort_by_thread(std::exchange(comm_, nullptr));
+    else
+      ncclCommAbort(std::exchange(comm_, nullptr));
     cudaStreamSynchronize(stream_);
     cudaGetLastError(); // otherwise a later check of a kernel launch would find an error of the ended transfers
   }
 
  private:
+  void abort_by_thread(ncclComm_t comm) noexcept {
+    const auto abort = [](void* aborted) -> void* {
+      ncclCommAbort(static_cast<ncclComm_t>(aborted));
+      return nullptr;
+    };
+    is_aborting_ = pthread_create(&aborting_, nullptr, abort, comm) == 0;
+    if (!is_aborting_) abort(comm);
+    wait_for_abort();
+  }
+  /// Waits for the thread that aborts, but not much longer than it needs if no graph contains a transfer.
+  void wait_for_abort() noexcept {
+    constexpr time_t most = 1; // seconds
+    timespec until{};
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += most;
+    if (is_aborting_) is_aborting_ = pthread_timedjoin_np(aborting_, nullptr, &until) != 0;
+  }
+
   /// Calls `add(send, receive)`, whose arguments add a transfer `(memory, bytes, peer, stream)` to a group.
   template <class Add>
   void put_group(Add add) {
@@ -149,7 +179,10 @@ class nccl_communicator {
 
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
-  const char* call_ = ""; // the function of NCCL that was called last
+  const char* call_ = "";        // the function of NCCL that was called last
+  bool may_be_captured_ = false; // whether graphs may contain transfers
+  pthread_t aborting_{};         // the thread that aborts
+  bool is_aborting_ = false;
 };
 
 /// A collective by which all ranks get the NCCL id of rank 0.
