@@ -23,10 +23,10 @@ inline constexpr bool blocks_on_device =
 template <class Storage, class T>
 inline constexpr bool encodes_on_device =
     std::same_as<storage::streams_type<Storage>, storage::coo> && blocks_on_device<Storage, T>;
-/// Whether there are kernels for the streams of a schedule, which has owners of blocks only on a flat topology.
-template <class Topology, class Schedule, class T>
-inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && straight_topology<Topology> &&
-                                          requires { requires Schedule::streams_anywhere; };
+/// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage.
+template <class Storage, class Schedule, class T>
+inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && encodes_on_device<Storage, T> &&
+                                          requires { requires Schedule::template streams_anywhere<Storage>; };
 template <class Storage, class Schedule>
 inline constexpr bool values_run_on_device = requires { requires Schedule::template values_anywhere<Storage>; };
 
@@ -35,19 +35,18 @@ template <class Algorithm, class T>
 inline constexpr bool runs_on_device = false;
 template <class Selector, class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<Selector, Storage, Topology, Schedule>, T> =
-    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> && selects<Selector, T, std::uint32_t, device_work> &&
-    streams_on_device<Topology, Schedule, T>;
+    std::is_arithmetic_v<T> && selects<Selector, T, std::uint32_t, device_work> &&
+    streams_on_device<Storage, Schedule, T>;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
     std::is_arithmetic_v<T> && blocks_on_device<Storage, T> &&
-    (values_run_on_device<Storage, Schedule> ||
-     (encodes_on_device<Storage, T> && streams_on_device<Topology, Schedule, T>));
+    (values_run_on_device<Storage, Schedule> || streams_on_device<Storage, Schedule, T>);
 /// Whether a device can run an algorithm on streams.
 template <class Algorithm, class T>
 inline constexpr bool reduces_streams_on_device = false;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool reduces_streams_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
-    std::is_arithmetic_v<T> && encodes_on_device<Storage, T> && streams_on_device<Topology, Schedule, T>;
+    std::is_arithmetic_v<T> && streams_on_device<Storage, Schedule, T>;
 
 /// The order of one call among the work in the user's stream.
 template <class Port>
@@ -173,9 +172,9 @@ class on_device {
         "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
         "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>), and two_shot or one_shot "
         "with one of these codecs; for entries of numbers of 4 or 8 bytes, use exact_topk, threshold_reuse, gaussian, "
-        "bucket_topk or a selector of your own for any workspace, the storage coo, alone or with a codec for dense "
-        "values, a flat topology, and cheapest, recursive_doubling, split_allgather, gather_and_merge, "
-        "tree_of_topk, balanced_owners or quantile_owners; spar::staged runs any other");
+        "bucket_topk or a selector of your own for any workspace, the storage coo, and cheapest, recursive_doubling, "
+        "ring, split_allgather, gather_and_merge, tree_of_topk, balanced_owners, quantile_owners or chains; all but "
+        "the last two also with a codec for dense values; spar::staged runs any other");
     port_.refuse_progress_thread();
     port_.device().check_span(port_, port_type::owner, x);
     return {port_, x.stream};
@@ -190,8 +189,8 @@ class on_device {
     static_assert(
         detail::reduces_streams_on_device<composed_type, T>,
         "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
-        "8 bytes, the storage coo, alone or with a codec for dense values, a flat topology, and cheapest, "
-        "recursive_doubling, split_allgather, gather_and_merge or quantile_owners");
+        "8 bytes, the storage coo, and cheapest, recursive_doubling, ring, split_allgather, gather_and_merge, "
+        "quantile_owners or chains; all but the last two also with a codec for dense values");
     const auto order = begin_entries(mine.indices(), mine.values(), user);
     detail::validate_counts(mine);
     const auto on_host = detail::or_abort(port_, [&] {
@@ -233,9 +232,11 @@ class on_device {
 ///   alone or composed with `storage::as_bfloat16`, `as_half`, `qsgd` or `zfp`, and `two_shot` or `one_shot` composed
 ///   with one of these codecs;
 /// - for entries that the selector `exact_topk`, `threshold_reuse`, `gaussian`, `bucket_topk`, or one of the program
-///   that leaves the work to the workspace takes from the values: `cheapest`, `recursive_doubling`, `split_allgather`,
-///   `gather_and_merge`, `tree_of_topk`, `balanced_owners` or `quantile_owners`, on a flat topology, with entries as
-///   they are and dense sums by one of these codecs.
+///   that leaves the work to the workspace takes from the values: `cheapest`, `recursive_doubling`, `ring`,
+///   `split_allgather`, `gather_and_merge`, `tree_of_topk`, `balanced_owners`, `quantile_owners` or `chains`, with
+///   entries as they are and, but for the last two, dense sums by one of these codecs.
+///
+/// All of them also run on the topologies `on_tree` and `on_plan`, as far as they do on the host.
 ///
 /// The values are read after all work that was in `x.stream` when the function was called; work that is put into the
 /// stream after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If the
@@ -247,9 +248,9 @@ void allreduce(on_device<Net>& on, device_span<T> x, Algorithm algorithm = {}, O
   on.template begin<Algorithm>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(algorithm), op); });
 }
 /// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same
-/// bits, and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `split_allgather`,
-/// `gather_and_merge` or `quantile_owners` on a flat topology. `mine` is read after all work that is now in `stream`;
-/// work that is put into `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive
+/// bits, and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `ring`, `split_allgather`,
+/// `gather_and_merge`, `quantile_owners` or `chains`. `mine` is read after all work that is now in `stream`; work that
+/// is put into `stream` afterwards sees the sum. The memory of the sum belongs to `on`, which must outlive
 /// it; once the sum is destroyed, a later call of `on` with this `stream` may use its memory again. Waits for the
 /// device whenever a number of entries is needed. Throws `invalid_argument`, before anything is sent, for a malformed
 /// stream. Other errors are those of the overload for dense values.

@@ -116,6 +116,8 @@ void other_calls_go_on(const Algorithm& given) {
 
 TEST_F(device_answers, other_calls_go_on_until_a_number_of_entries_is_known) {
   other_calls_go_on(spar::ok_topk_allreduce<>{.select = {.k = 20}});
+  const spar::tree_plans plans(spar::tree::flat(2));
+  other_calls_go_on(compose(exact_topk{.k = 20}, spar::on_tree(plans), spar::chains{}));
 #if SPAR_ALL_CASES
   other_calls_go_on(compose(exact_topk{.k = 20}, spar::recursive_doubling{}));
   other_calls_go_on(compose(exact_topk{.k = 20}, spar::split_allgather{}));

@@ -72,24 +72,29 @@ std::vector<std::uint64_t> words(State state) {
 
 inline constexpr int steps = 6; // calls of a composition with one residual
 
-/// What the ranks get on the host. `prepare(net)` runs before the calls.
+/// What a rank gets on the host.
+template <class T, class Index, class Net, class Composition, class Op>
+result on_the_host(Net& net, std::size_t n, const Composition& parts, Op op) {
+  auto reduce = spar::with_error_feedback<T, Index>(parts);
+  result all;
+  for (int step = 0; step < steps; ++step) {
+    auto x = gradient<T>(net.rank(), step, n);
+    reduce(net, std::span(x), op);
+    all.push_back(bits(std::span<const T>(x)));
+  }
+  all.push_back(bits(reduce.residual()));
+  all.push_back(words(reduce.current_state()));
+  return all;
+}
+/// What all ranks get on the host. `prepare(net)` runs before the calls.
 template <class T, class Index, class Composition, class Op, class Prepare>
 std::vector<result> on_the_host(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op, Prepare prepare) {
   return on_ranks(ranks, [&](spar::threads& net) {
     prepare(net);
-    auto reduce = spar::with_error_feedback<T, Index>(parts);
-    result all;
-    for (int step = 0; step < steps; ++step) {
-      auto x = gradient<T>(net.rank(), step, n);
-      reduce(net, std::span(x), op);
-      all.push_back(bits(std::span<const T>(x)));
-    }
-    all.push_back(bits(reduce.residual()));
-    all.push_back(words(reduce.current_state()));
-    return all;
+    return on_the_host<T, Index>(net, n, parts, op);
   });
 }
-/// The same with values in device memory; `by` is a communicator or an `on_device`.
+/// What a rank gets with values in device memory; `by` is a communicator or an `on_device`.
 template <class T, class Index, class By, class Composition, class Op>
 result on_a_device(By& by, spar::rank_t rank, std::size_t n, const Composition& parts, Op op) {
   auto reduce = spar::with_device_feedback<T, Index>(parts);

@@ -10,6 +10,7 @@
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
 #include <spar/system/partial_allreduce.hpp>
+#include <spar/topology/hosts.hpp>
 #include <spar/tree.hpp>
 #ifdef SPAR_OVER_MPI
 #include <spar/mpi.hpp>
@@ -334,6 +335,10 @@ void compare_all() {
   compare_feedback("SparCML, DSAR", compose(largest, spar::dsar_split{}));
   const spar::ok_topk_allreduce<> ok_topk{.select = {.k = n / 100, .period = 2}};
   compare_feedback("Ok-Topk", ok_topk);
+  std::vector<spar::rank_t> host_of(static_cast<std::size_t>(ranks)); // hosts of one rank and of all others
+  std::fill(host_of.begin() + 1, host_of.end(), 1);
+  const spar::tree_plans hosts(spar::tree_of_hosts(host_of));
+  compare_feedback("Ok-Topk, on a tree", compose(ok_topk.select, spar::on_tree(hosts), spar::balanced_owners{}));
   compare_feedback("TopkA", spar::topka_allreduce{.select = largest});
   compare_feedback("gTopk", spar::gtopk_allreduce{.select = largest});
   compare_entries_on_host("Ok-Topk, on the host", ok_topk);

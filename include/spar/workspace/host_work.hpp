@@ -66,14 +66,15 @@ class [[nodiscard]] ready<void> {
   static void get() noexcept {}
 };
 
-/// The slices of a stream that belong to the owners of its indices (see `host_work::slices`).
+/// The slices of a stream that belong to the owners of its indices (see `host_work::slices`). `Ownership` is any type
+/// whose `owner[r]` is the range of the indices of rank r.
 template <element T, index_type Index, class Ownership>
 class owners_slices {
  public:
   /// Slices of `whole` by the ownership `owner` that are found when they are asked for.
   owners_slices(const stream_view<T, Index>& whole, const Ownership& owner) : whole_(whole), owner_(owner) {}
-  /// Slices of the sparse stream `whole` by the ownership `owner`: that of the rank r has the entries from cuts[r] to
-  /// cuts[r + 1] - 1.
+  /// Slices of the sparse stream `whole` by the ownership `owner`: that of the rank r has the entries from cuts[2 r] to
+  /// cuts[2 r + 1] - 1.
   owners_slices(const stream_view<T, Index>& whole, const Ownership& owner, buffer<std::uint64_t> cuts)
       : whole_(whole), owner_(owner), cuts_(std::move(cuts)) {}
 
@@ -81,7 +82,7 @@ class owners_slices {
   [[nodiscard]] stream_view<T, Index> operator[](rank_t r) const noexcept {
     if (cuts_.size() == 0) return whole_.slice(owner_[r].begin, owner_[r].end);
     const auto b = static_cast<std::size_t>(r);
-    return whole_.entries_from(cuts_.span()[b], cuts_.span()[b + 1]);
+    return whole_.entries_from(cuts_.span()[2 * b], cuts_.span()[2 * b + 1]);
   }
 
  private:
@@ -146,7 +147,7 @@ class host_work {
   static void write(sparse_stream<T, Index>& to, std::size_t at, const stream_view<T, Index>& v) noexcept {
     to.write(at, v);
   }
-  /// Overwrites the entries of `to` with those of the sparse streams `from`, at most four, one after the other.
+  /// Overwrites the entries of `to` with those of the sparse streams `from`, one after the other.
   template <element T, index_type Index>
   static void write_pieces(sparse_stream<T, Index>& to, std::span<const stream_view<T, Index>> from) noexcept {
     std::size_t at = 0;
@@ -210,6 +211,11 @@ class host_work {
 
   // From entries to dense values and back.
 
+  /// Stores the entries of the sparse stream `v` in the dense values at `to`, of which the first has the index `begin`.
+  template <element T, index_type Index>
+  static void assign(const stream_view<T, Index>& v, std::uint64_t begin, T* to) {
+    kernel::scatter_assign(v.entries(), begin, to);
+  }
   /// Returns the entries of `v` that differ from the neutral element of `op`, as a sparse stream.
   template <element T, index_type Index, reduction<T> Op>
   [[nodiscard]] answer<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {
@@ -224,7 +230,8 @@ class host_work {
 
   // Divisions of a stream.
 
-  /// Returns the slices of `whole` that belong to the owners of its indices by `owner`.
+  /// Returns the slices of `whole` that belong to the owners of its indices by `owner`; the last argument is the number
+  /// of owners.
   template <element T, index_type Index, class Ownership>
   static answer<owners_slices<T, Index, Ownership>> slices(const stream_view<T, Index>& whole, const Ownership& owner,
                                                            rank_t) {

@@ -193,8 +193,8 @@ struct rabenseifner {
       const stream_view<T, Index> parts[] = {lower ? have : other, lower ? other : have};
       first &= ~blocks;
       const index_range both = owner.range(first, first + 2 * blocks);
-      auto next = concatenate(std::span<const stream_view<T, Index>>(parts), n, both, absent, net.memory(),
-                              storage::delta<T, Index>(store, both.size()));
+      auto next = concatenate(std::span<const stream_view<T, Index>>(parts), n, both, absent,
+                              storage::delta<T, Index>(store, both.size()), net.work());
       theirs.release();
       co_await sending;
       sum = std::move(next);

@@ -72,9 +72,9 @@ struct ring_reduce_scatter : algorithm_defaults {
     const rank_t p = net.size();
     const rank_t right = (net.rank() + 1) % p;
     const rank_t left = (net.rank() + p - 1) % p;
-    const auto slice = [&](rank_t block) { return mine.slice(owner[block].begin, owner[block].end); };
+    const auto slice = co_await net.work().slices(mine, owner, p);
     sparse_stream<T, Index> sum;
-    stream_view<T, Index> have = slice((net.rank() + p - 1) % p);
+    stream_view<T, Index> have = slice[(net.rank() + p - 1) % p];
     for (rank_t step = 1; step < p; ++step) {
       const rank_t block = (net.rank() + 2 * p - step - 1) % p;
       const index_range given = owner[(block + 1) % p];
@@ -82,19 +82,19 @@ struct ring_reduce_scatter : algorithm_defaults {
       const std::uint64_t round = step_of(static_cast<std::uint64_t>(step), 0);
       auto sending = net.send(right, co_await out(net, store, have, given, round));
       out.keep_error(net, store, have, given, residual);
-      incoming<Storage, T, Index> in(net.memory());
+      incoming<Storage, T, Index> in(net.work().memory());
       co_await net.receive(left, in);
       const auto partial = co_await in.view(net, store, owner[block]);
-      const auto own = slice(block);
+      const auto own = slice[block];
       const std::uint64_t limit = storage::delta<T, Index>(store, owner[block].size());
-      auto next = merge(partial, own, owner[block], limit, op, net.memory());
+      auto next = co_await net.work().merge(partial, own, owner[block], limit, op);
       net.compute(partial.count() + own.count());
       in.release();
       co_await sending;
       sum = std::move(next);
       have = sum.view();
     }
-    if (p == 1) sum = sparse_stream<T, Index>::copy(net.memory(), mine);
+    if (p == 1) sum = net.work().duplicate(mine);
     co_return sum;
   }
 
@@ -147,7 +147,7 @@ struct ring_allgather : algorithm_defaults {
     for (rank_t step = 0; step + 1 < p; ++step) {
       const rank_t arriving = (net.rank() + 2 * p - step - 1) % p;
       auto sending = net.send(right, passed[static_cast<std::size_t>(step)].message());
-      incoming<Storage, T, Index> in(net.memory());
+      incoming<Storage, T, Index> in(net.work().memory());
       co_await net.receive(left, in);
       auto& next = passed.emplace_back();
       co_await next.take(net, store, in, owner[arriving]);
@@ -156,8 +156,8 @@ struct ring_allgather : algorithm_defaults {
       co_await sending;
     }
     const std::uint64_t n = mine.dimension();
-    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), n, {0, n}, absent, net.memory(),
-                          storage::delta<T, Index>(store, n));
+    co_return concatenate(std::span<const stream_view<T, Index>>(blocks), n, {0, n}, absent,
+                          storage::delta<T, Index>(store, n), net.work());
   }
 
   template <class... Args>
@@ -172,6 +172,9 @@ struct ring {
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = true;
+  /// Whether streams may be in any memory: the same.
+  template <class Storage>
+  static constexpr bool streams_anywhere = true;
   static constexpr bool whole_pieces =
       true; ///< encodings are forwarded as they are; pieces begin at multiples of a grain
 

@@ -44,6 +44,9 @@ struct chains {
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = true;
+  /// Whether streams may be in any memory: the same. An owner's encoded blocks are put together on the host.
+  template <class Storage>
+  static constexpr bool streams_anywhere = storage::plain_blocks<Storage>;
   static constexpr bool whole_pieces = true; ///< blocks begin at multiples of a codec's grain
 
   template <class Selector, class Storage, class Topology>

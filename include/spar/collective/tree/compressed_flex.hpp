@@ -35,11 +35,11 @@ class flex_coded_sum : public flex_dense<T> {
   flex_coded_sum(channel<Net> net, const flex_plan& plan, std::span<T> x, const Codec& codec, Op op,
                  residual_view<T> residual) noexcept
       : base(plan, x), net_(net), coder_(net, codec), op_(op), residual_(residual) {}
-  void begin_level(std::span<const flex_plan::part> parts) {
-    base::begin_level(parts);
+  ready<> begin_level(std::span<const flex_plan::part> parts) {
     rooms_.emplace(net_.memory(), parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) rooms_->emplace_back();
     ++level_;
+    return base::begin_level(parts);
   }
   answer<Net, payload> outgoing(std::size_t part) {
     // A different `step` at each hop, so that a codec with random rounding draws different random numbers.
@@ -51,16 +51,16 @@ class flex_coded_sum : public flex_dense<T> {
       return message;
     });
   }
-  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
+  ready<std::uint64_t> take(const flex_message& m, const message_buffer& in) const {
     const std::span<T> own = base::values(m.part);
     const payload received = coder_.template arrived<T>(in, own.size());
     if (!Adds || !base::adds(m.part)) {
       coder_.decode(received, own);
-      return 0;
+      return ready<std::uint64_t>(0);
     }
     buffer<T> partial(net_.work().memory(), own.size());
     coder_.reduce_left(received, own, op_, partial.span());
-    return own.size();
+    return ready<std::uint64_t>(own.size());
   }
   void end_level() noexcept { rooms_.reset(); }
 

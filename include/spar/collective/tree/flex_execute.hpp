@@ -4,6 +4,7 @@
 // plans on streams.
 #pragma once
 
+#include <spar/collective/allreduce/split.hpp>
 #include <spar/collective/tree/flex_cells.hpp>
 #include <spar/collective/tree/flex_level.hpp>
 #include <spar/collective/wire/encoded_parts.hpp>
@@ -13,11 +14,9 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/concatenate.hpp>
-#include <spar/storage/merge.hpp>
 #include <spar/topology/flex_plan.hpp>
 #include <spar/workspace/workspace.hpp>
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -60,16 +59,16 @@ class flex_dense_sum : public flex_dense<T> {
   void place(const flex_message& m, message_buffer& in) const {
     if (!base::adds(m.part)) in.place(0, base::values(m.part));
   }
-  std::uint64_t take(const flex_message& m, const message_buffer& in) const {
+  ready<std::uint64_t> take(const flex_message& m, const message_buffer& in) const {
     const auto partial = in.template piece<T>(0);
     const std::span<T> own = base::values(m.part);
     if (partial.size() != own.size()) {
       raise<corrupt_message>(
           {"a partial sum of ", partial.size(), " values arrived from rank ", m.peer, "; expected ", own.size()});
     }
-    if (!base::adds(m.part)) return 0;
+    if (!base::adds(m.part)) return ready<std::uint64_t>(0);
     net_.work().reduce_left(own, partial.data(), op_);
-    return own.size();
+    return ready<std::uint64_t>(own.size());
   }
 
  private:
@@ -105,37 +104,61 @@ struct flex_ranges {
   }
 };
 
+/// The ranges of indices of the chains `parts`.
+struct flex_chains {
+  flex_ranges ranges;
+  std::span<const flex_plan::part> parts;
+
+  [[nodiscard]] index_range operator[](rank_t part) const noexcept {
+    return ranges[parts[static_cast<std::size_t>(part)]];
+  }
+};
+
 /// The base of the `Work` classes of flex_execute for streams. On each level, a rank sends slices of its stream along
 /// its chains. The rank then joins the streams that it has reduced (reduce-scatter) or received (allgather) into its
 /// stream for the next level.
-template <element T, index_type Index>
+template <transport Net, element T, index_type Index>
 class flex_streams : public flex_work {
  public:
   static constexpr bool straight = true;
 
-  flex_streams(const flex_ranges& ranges, const stream_view<T, Index>& mine, T absent, pool& memory)
-      : flex_work(*ranges.plan), memory_(&memory), ranges_(ranges), have_(mine), absent_(absent) {}
+  flex_streams(channel<Net> net, const flex_ranges& ranges, const stream_view<T, Index>& mine, T absent)
+      : flex_work(*ranges.plan), net_(net), ranges_(ranges), have_(mine), absent_(absent) {}
+
+  // Some functions are coroutines of the call (see task).
+  [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_.scheduler(); }
+  [[nodiscard]] detail::call_error& call_error() const noexcept { return net_.call_error(); }
+
+  /// Finds the slices of this rank's stream in the ranges of the chains `parts`.
+  auto begin_level(std::span<const flex_plan::part> parts) {
+    parts_ = parts;
+    return after(net_, net_.work().slices(have_, flex_chains{ranges_, parts}, static_cast<rank_t>(parts.size())),
+                 [this](slices found) { slices_.emplace(std::move(found)); });
+  }
+  void end_level() {
+    held_ = std::move(next_);
+    have_ = std::as_const(held_).view();
+    moved_ = true;
+  }
 
   /// Returns the stream that this rank holds after the last level: if P is 1, a copy of this rank's contribution; if n
   /// is 0, an empty sparse stream.
   [[nodiscard]] sparse_stream<T, Index> result() && {
-    if (have_.dimension() == 0) return sparse_stream<T, Index>::sparse(*memory_, 0, 0);
-    return moved_ ? std::move(held_) : sparse_stream<T, Index>::copy(*memory_, have_);
+    if (have_.dimension() == 0) return sparse_stream<T, Index>::sparse(net_.work().memory(), 0, 0);
+    return moved_ ? std::move(held_) : net_.work().duplicate(have_);
   }
 
  protected:
   /// The range of indices of the chain `part`.
   [[nodiscard]] index_range range(std::size_t part) const noexcept { return ranges_[parts_[part]]; }
-  [[nodiscard]] stream_view<T, Index> slice(std::size_t part) const {
-    return have_.slice(range(part).begin, range(part).end);
-  }
+  [[nodiscard]] stream_view<T, Index> slice(std::size_t part) const { return (*slices_)[static_cast<rank_t>(part)]; }
 
   /// Joins the streams of_part[i] of those chains i for which `is_held(i)` is true into the stream that this rank holds
   /// on the next level. These chains have adjacent ranges. The result is sparse if no joined stream is dense and the
   /// joined streams have at most `limit(range)` entries in all, where `range` is the union of the chains' ranges.
   template <class IsHeld, class Limit>
   void join(std::span<const stream_view<T, Index>> of_part, IsHeld is_held, Limit limit) {
-    buffer<stream_view<T, Index>> views(*memory_, of_part.size());
+    buffer<stream_view<T, Index>> views(net_.memory(), of_part.size());
     std::size_t count = 0;
     index_range all{0, 0};
     for (std::size_t i = 0; i < of_part.size(); ++i) {
@@ -144,19 +167,17 @@ class flex_streams : public flex_work {
       views.span()[count++] = of_part[i];
     }
     next_ =
-        concatenate(std::as_const(views).span().first(count), have_.dimension(), all, absent_, *memory_, limit(all));
-  }
-  void hold_next() {
-    held_ = std::move(next_);
-    have_ = std::as_const(held_).view();
-    moved_ = true;
+        concatenate(std::as_const(views).span().first(count), have_.dimension(), all, absent_, limit(all), net_.work());
   }
 
-  pool* memory_;
+  channel<Net> net_;
 
  private:
+  using slices = owners_slices<T, Index, flex_chains>;
+
   flex_ranges ranges_;
   stream_view<T, Index> have_;
+  std::optional<slices> slices_; // of `have_`, one for each chain of this rank
   T absent_;
   sparse_stream<T, Index> held_;
   bool moved_ = false; // whether `have_` refers to `held_`
@@ -166,77 +187,79 @@ class flex_streams : public flex_work {
 /// The `Work` of flex_execute for a reduce-scatter of streams: the root of each chain receives the streams of the
 /// chain's other ranks and reduces all streams in the order of the chain.
 template <transport Net, element T, index_type Index, class Op, class Storage>
-class flex_stream_sum : public flex_streams<T, Index> {
-  using base = flex_streams<T, Index>;
+class flex_stream_sum : public flex_streams<Net, T, Index> {
+  using base = flex_streams<Net, T, Index>;
+  using base::net_;
 
  public:
   using arrival = incoming<Storage, T, Index>;
 
   flex_stream_sum(channel<Net> net, const flex_ranges& ranges, const stream_view<T, Index>& mine, Op op,
                   const Storage& store, residual_view<T> residual)
-      : base(ranges, mine, op.template neutral<T>(), net.memory()), net_(net), op_(op), store_(store),
-        residual_(residual) {}
-  void begin_level(std::span<const flex_plan::part> parts) {
-    base::begin_level(parts);
-    out_.emplace(*base::memory_, parts.size());
+      : base(net, ranges, mine, op.template neutral<T>()), op_(op), store_(store), residual_(residual) {}
+  auto begin_level(std::span<const flex_plan::part> parts) {
+    out_.emplace(net_.memory(), parts.size());
     ++level_;
     std::size_t views = 0;
-    first_.emplace(*base::memory_, parts.size());
+    first_.emplace(net_.memory(), parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       first_->span()[i] = views;
       if (base::plan().is_root(parts[i])) views += parts[i].place + 1;
     }
-    views_.emplace(*base::memory_, views);
+    views_.emplace(net_.memory(), views);
+    return base::begin_level(parts);
   }
   [[nodiscard]] auto outgoing(std::size_t part) {
     return out_->add(net_, store_, base::slice(part), base::range(part), step_of(level_, net_.rank()), residual_);
   }
-  std::uint64_t take(const flex_message& m, arrival& in) {
-    views_->span()[first_->span()[m.part] + m.place] = in.view(net_, store_, base::range(m.part)).get();
-    return 0;
+  auto take(const flex_message& m, arrival& in) {
+    stream_view<T, Index>* const view = views_->data() + first_->span()[m.part] + m.place;
+    return after(net_, in.view(net_, store_, base::range(m.part), index_check::later),
+                 [view](const stream_view<T, Index>& arrived) {
+                   *view = arrived;
+                   return std::uint64_t{0};
+                 });
   }
-  std::uint64_t all_taken() {
+  task<std::uint64_t> all_taken() {
     const std::size_t parts = base::parts_.size();
     std::uint64_t work = 0;
-    fixed_vector<sparse_stream<T, Index>> sums(*base::memory_, parts);
-    buffer<stream_view<T, Index>> of_part(*base::memory_, parts);
+    fixed_vector<sparse_stream<T, Index>> sums(net_.memory(), parts);
+    buffer<stream_view<T, Index>> of_part(net_.memory(), parts);
     for (std::size_t i = 0; i < parts; ++i) {
       const auto& part = base::parts_[i];
       if (!base::plan().is_root(part)) continue;
-      const auto views = views_->span().subspan(first_->span()[i], part.place + 1);
-      if (base::plan().adds(part)) views.back() = base::slice(i);
-      of_part.span()[i] =
-          sums.emplace_back(total(views.first(part.place + (base::plan().adds(part) ? 1 : 0)), base::range(i), work))
-              .view();
+      const std::size_t first = first_->span()[i];
+      const bool adds = base::plan().adds(part);
+      if (adds) views_->span()[first + part.place] = base::slice(i);
+      const auto views = std::as_const(*views_).span().subspan(first, part.place + (adds ? 1 : 0));
+      const std::uint64_t n = views[0].dimension();
+      const index_range range = base::range(i);
+      if (turns_dense(views, range)) {
+        work += entries_of(views);
+        if constexpr (workspace_of<Net>::checks_later)
+          for (const auto& v : views) co_await net_.work().check_indices(v.indices(), range);
+        auto sum = sparse_stream<T, Index>::dense(net_.work().memory(), n, range.begin, range.size());
+        net_.work().reduce_dense(views, range, sum.values().data(), op_);
+        sums.push_back(std::move(sum));
+      } else {
+        work += merge_work(views);
+        sums.push_back(co_await net_.work().merge_many(views, n, range, op_)); // on a device, checks the indices
+      }
+      of_part.span()[i] = std::as_const(sums)[sums.size() - 1].view();
     }
     base::join(
         std::as_const(of_part).span(), [&](std::size_t i) { return base::plan().is_root(base::parts_[i]); },
         [this](const index_range& all) { return storage::delta<T, Index>(store_, all.size()); });
-    return work;
+    co_return work;
   }
-  void end_level() { base::hold_next(); }
 
  private:
-  [[nodiscard]] sparse_stream<T, Index> total(std::span<const stream_view<T, Index>> views, index_range range,
-                                              std::uint64_t& work) const {
-    std::uint64_t entries = 0;
-    bool dense = false;
-    for (const auto& v : views) {
-      entries += v.count();
-      dense = dense || (v.is_dense() && v.count() > 0);
-    }
-    const std::uint64_t n = views[0].dimension();
-    if (dense || entries > storage::delta<T, Index>(store_, range.size())) {
-      work += entries;
-      auto out = sparse_stream<T, Index>::dense(*base::memory_, n, range.begin, range.size());
-      reduce_dense(views, range, out.values().data(), op_);
-      return out;
-    }
-    work += entries * std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::bit_width(views.size() - 1)));
-    return merge_many(views, n, range, op_, *base::memory_);
+  [[nodiscard]] bool turns_dense(std::span<const stream_view<T, Index>> views, index_range range) const {
+    const auto is_dense = [](const auto& v) { return v.is_dense() && v.count() > 0; };
+    return std::any_of(views.begin(), views.end(), is_dense) ||
+           entries_of(views) > storage::delta<T, Index>(store_, range.size());
   }
 
-  channel<Net> net_;
   Op op_;
   [[no_unique_address]] Storage store_;
   residual_view<T> residual_;
@@ -249,27 +272,34 @@ class flex_stream_sum : public flex_streams<T, Index> {
 
 /// The `Work` of flex_execute for an all-gather of streams that are sent from their own memory: the root of each chain
 /// sends its stream to all ranks of the chain.
-template <element T, index_type Index>
-class flex_stream_copy : public flex_streams<T, Index> {
-  using base = flex_streams<T, Index>;
+template <transport Net, element T, index_type Index, class Storage>
+class flex_stream_copy : public flex_streams<Net, T, Index> {
+  using base = flex_streams<Net, T, Index>;
+  using base::net_;
 
  public:
-  using base::base;
-  void begin_level(std::span<const flex_plan::part> parts) {
-    base::begin_level(parts);
-    came_.emplace(*base::memory_, parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      came_->span()[i] = base::plan().is_root(parts[i]) ? base::slice(i) : stream_view<T, Index>();
-    }
+  using arrival = incoming<Storage, T, Index>;
+
+  flex_stream_copy(channel<Net> net, const flex_ranges& ranges, const stream_view<T, Index>& mine, T absent,
+                   const Storage& store)
+      : base(net, ranges, mine, absent), store_(store) {}
+  auto begin_level(std::span<const flex_plan::part> parts) {
+    came_.emplace(net_.memory(), parts.size());
+    return base::begin_level(parts);
   }
   [[nodiscard]] ready<payload> outgoing(std::size_t part) const {
     return ready<payload>(view_message(base::slice(part)));
   }
-  std::uint64_t take(const flex_message& m, const message_buffer& in) {
-    came_->span()[m.part] = decode<T, Index>(in, base::range(m.part));
-    return 0;
+  auto take(const flex_message& m, const arrival& in) {
+    stream_view<T, Index>* const view = came_->data() + m.part;
+    return after(net_, in.view(net_, store_, base::range(m.part)), [view](const stream_view<T, Index>& arrived) {
+      *view = arrived;
+      return std::uint64_t{0};
+    });
   }
-  std::uint64_t all_taken() {
+  ready<std::uint64_t> all_taken() {
+    for (std::size_t i = 0; i < came_->size(); ++i)
+      if (base::plan().is_root(base::parts_[i])) came_->span()[i] = base::slice(i);
     // Joins only the streams of chains in which this rank added values on the way up: a root that added no values held
     // nothing of the chain's range on the level below. The limit is infinite, so the joined stream is dense only if one
     // of the streams is dense. All ranks get all streams in the end, but join them in different groups, so with a
@@ -277,11 +307,11 @@ class flex_stream_copy : public flex_streams<T, Index> {
     base::join(
         std::as_const(*came_).span(), [&](std::size_t i) { return base::plan().adds(base::parts_[i]); },
         [](const index_range&) { return std::numeric_limits<std::uint64_t>::max(); });
-    return 0;
+    return ready<std::uint64_t>(0);
   }
-  void end_level() { base::hold_next(); }
 
  private:
+  [[no_unique_address]] Storage store_;
   // For each chain of this rank, the received stream; if this rank is the chain's root, the slice that it sends.
   std::optional<buffer<stream_view<T, Index>>> came_;
 };
@@ -297,19 +327,19 @@ class flex_encoded_streams : public flex_work {
       : flex_work(plan), cells_(&cells), memory_(&memory), parts_of_all_(memory, cells.size(), cells.room()) {}
   [[nodiscard]] encoded_parts<Storage, T, Index>& all() noexcept { return parts_of_all_; }
 
-  void begin_level(std::span<const flex_plan::part> parts) {
-    flex_work::begin_level(parts);
+  ready<> begin_level(std::span<const flex_plan::part> parts) {
     sent_.emplace(*memory_, parts.size());
     std::fill_n(sent_->data(), parts.size(), payload());
+    return flex_work::begin_level(parts);
   }
   [[nodiscard]] ready<payload> outgoing(std::size_t part) {
     payload& message = sent_->span()[part]; // all receivers in a chain get the same message
     if (message.format == wire_format{}) message = parts_of_all_.message(first(part), count(part));
     return ready<payload>(message);
   }
-  std::uint64_t take(const flex_message& m, const message_buffer& in) {
+  ready<std::uint64_t> take(const flex_message& m, const message_buffer& in) {
     parts_of_all_.take(in, first(m.part), count(m.part));
-    return 0;
+    return ready<std::uint64_t>(0);
   }
   void end_level() noexcept { parts_of_all_.release_messages(); }
 
@@ -370,11 +400,11 @@ task<sparse_stream<T, Index>> flex_reduce_scatter(channel<Net> net, const flex_p
 template <transport Net, element T, index_type Index, class Storage = storage::coo>
   requires storage::copies_nothing<Storage, T, Index>
 task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* plan, stream_view<T, Index> mine,
-                                             T absent, std::span<const std::uint64_t> bounds = {}, Storage = {},
+                                             T absent, std::span<const std::uint64_t> bounds = {}, Storage store = {},
                                              residual_view<T> = {}) {
   const detail::flex_ranges ranges{plan, bounds};
   ranges.check_shape(mine.dimension(), net.size());
-  detail::flex_stream_copy<T, Index> work(ranges, mine, absent, net.memory());
+  detail::flex_stream_copy<Net, T, Index, Storage> work(net, ranges, mine, absent, store);
   co_await detail::flex_execute(net, plan, false, &work);
   co_return std::move(work).result();
 }

@@ -9,6 +9,7 @@
 #include <spar/runtime/channel.hpp>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/topology/flex_plan.hpp>
+#include <spar/workspace/host_work.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -70,7 +71,8 @@ class flex_messages {
 
 /// The base of each `Work` of flex_execute: which values the messages of a plan contain, and what this rank does with
 /// those that arrive. A derived class also has a function `outgoing(part)`, which returns an answer, the message of the
-/// chain `part`. The functions here suit a `Work` that has nothing to do.
+/// chain `part`. The functions here suit a `Work` that has nothing to do; those of a derived class may return another
+/// awaitable.
 class flex_work {
  public:
   static constexpr bool straight = false; ///< see flex_level
@@ -78,13 +80,18 @@ class flex_work {
 
   explicit flex_work(const flex_plan& plan) noexcept : plan_(&plan) {}
   /// Called before the messages of a level, on which this rank has the chains `parts`.
-  void begin_level(std::span<const flex_plan::part> parts) noexcept { parts_ = parts; }
+  ready<> begin_level(std::span<const flex_plan::part> parts) noexcept {
+    parts_ = parts;
+    return {};
+  }
   /// Called before a message is received; may choose the place of its pieces.
   static void place(const flex_message&, message_buffer&) noexcept {}
   /// Called when a message has arrived. Returns the number of values that have been reduced.
-  static std::uint64_t take(const flex_message&, const message_buffer&) noexcept { return 0; }
+  static ready<std::uint64_t> take(const flex_message&, const message_buffer&) noexcept {
+    return ready<std::uint64_t>(0);
+  }
   /// Called when all messages of the level have arrived. Returns the number of values that have been reduced.
-  static std::uint64_t all_taken() noexcept { return 0; }
+  static ready<std::uint64_t> all_taken() noexcept { return ready<std::uint64_t>(0); }
   /// Called when all messages of the level have arrived and left.
   static void end_level() noexcept {}
 
@@ -109,7 +116,7 @@ task<void> flex_take(channel<Net> net, flex_level<Net, Work>* level, flex_messag
     auto& in = level->buffer_for_next();
     level->work().place(*m, in);
     co_await net.receive(m->peer, in);
-    net.compute(level->work().take(*m, in));
+    net.compute(co_await level->work().take(*m, in));
     if (!Work::straight) in.release();
     level->taken(*m);
   }
@@ -255,13 +262,13 @@ task<void> flex_execute(channel<Net> net, const flex_plan* plan, bool up, Work* 
   for (std::size_t l = 0; l < plan->levels(); ++l) {
     const auto parts = plan->parts(up ? l : plan->levels() - 1 - l, net.rank());
     if (parts.empty()) continue; // this rank is in no chain of the level
-    work->begin_level(parts);
+    co_await work->begin_level(parts);
     flex_level<Net, Work> level(net, *plan, parts, up, work);
     level.begin();
     bool failed = false;
     try {
       for (auto& t : level.taking()) co_await std::move(t);
-      net.compute(work->all_taken());
+      net.compute(co_await work->all_taken());
       level.release_buffers();
       // Waits for all sends before the next level changes the values that are being sent. A send that completes may
       // start further sends, so the list may grow during the loop.

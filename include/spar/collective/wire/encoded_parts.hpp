@@ -164,7 +164,7 @@ class encoded_parts {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       views.span()[i] = streams.emplace_back(decode(net, store, i, n, range_of(i))).view();
     }
-    return concatenate(std::as_const(views).span(), n, {0, n}, absent, *memory_, limit);
+    return concatenate(std::as_const(views).span(), n, {0, n}, absent, limit, net.work());
   }
 
  private:

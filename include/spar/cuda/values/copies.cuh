@@ -13,6 +13,7 @@
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/sparse_stream.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -40,7 +41,7 @@ class device_copies : public device_values {
     else
       write_pieces_at(to, at, std::span(&v, 1));
   }
-  /// Overwrites the entries of `to` with those of up to four sparse streams, one after the other.
+  /// Overwrites the entries of `to` with those of sparse streams, one after the other, with one kernel for up to four.
   template <element T, index_type Index>
   void write_pieces(sparse_stream<T, Index>& to, std::span<const stream_view<T, Index>> from) const {
     write_pieces_at(to, 0, from);
@@ -128,9 +129,14 @@ class device_copies : public device_values {
  private:
   template <class T, class Index>
   void write_pieces_at(sparse_stream<T, Index>& to, std::size_t at, std::span<const stream_view<T, Index>> from) const {
-    kernel::entry_pieces<T, Index> pieces;
-    for (const auto& v : from) pieces.add(v.indices().data(), v.values().data(), v.count());
-    kernel::start_copy_entries(pieces, to.indices().data() + at, to.values().data() + at, stream());
+    while (!from.empty()) {
+      const std::size_t some = std::min<std::size_t>(kernel::entry_pieces<T, Index>::most, from.size());
+      kernel::entry_pieces<T, Index> pieces;
+      for (const auto& v : from.first(some)) pieces.add(v.indices().data(), v.values().data(), v.count());
+      kernel::start_copy_entries(pieces, to.indices().data() + at, to.values().data() + at, stream());
+      at += pieces.count();
+      from = from.subspan(some);
+    }
   }
   /// Starts to fill `host`, which is page-locked and must not be given back before the copy has ended.
   template <class U>

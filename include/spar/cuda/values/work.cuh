@@ -157,6 +157,10 @@ class device_work : public device_counts {
 
   // From entries to dense values and back.
 
+  template <element T, index_type Index>
+  void assign(const stream_view<T, Index>& v, std::uint64_t begin, T* to) const {
+    kernel::start_scatter_assign(v.indices().data(), v.values().data(), v.count(), begin, to, stream());
+  }
   template <element T, index_type Index, class Op>
   [[nodiscard]] task<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {
     auto out = sparse_stream<T, Index>::sparse(memory(), v.dimension(), v.count());
@@ -210,11 +214,14 @@ class device_work : public device_counts {
                                                                 rank_t ranks) {
     buffer<std::uint64_t> cuts;
     if (!whole.is_dense()) {
-      const auto blocks = static_cast<std::size_t>(ranks);
-      buffer<std::uint64_t> bounds(lists(), blocks + 1);
-      for (rank_t r = 0; r < ranks; ++r) bounds.span()[static_cast<std::size_t>(r)] = owner[r].begin;
-      bounds.span()[blocks] = owner[ranks - 1].end;
-      cuts = buffer<std::uint64_t>(lists(), blocks + 1);
+      buffer<std::uint64_t> bounds(lists(), 2 * static_cast<std::size_t>(ranks));
+      std::uint64_t* next = bounds.data();
+      for (rank_t r = 0; r < ranks; ++r) {
+        const index_range range = owner[r];
+        *next++ = range.begin;
+        *next++ = range.end;
+      }
+      cuts = buffer<std::uint64_t>(lists(), bounds.size());
       co_await count_below(whole.indices(), std::as_const(bounds).span(), cuts.span());
     }
     co_return owners_slices<T, Index, Ownership>(whole, owner, std::move(cuts));
@@ -341,11 +348,6 @@ class device_work : public device_counts {
   template <class T, class Index>
   static kernel::device_coo<T, Index> coo(const stream_view<T, Index>& v) noexcept {
     return {v.indices().data(), v.values().data(), v.count()};
-  }
-  template <class T, class Index>
-  void assign(const stream_view<T, Index>& entries, std::uint64_t begin, T* to) const {
-    kernel::start_scatter_assign(entries.indices().data(), entries.values().data(), entries.count(), begin, to,
-                                 stream());
   }
   /// Writes all `count` values at `to`, of which the first has the index `begin`: the entries, and `absent` elsewhere.
   template <class T, class Index>
