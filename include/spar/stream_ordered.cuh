@@ -54,13 +54,13 @@ struct padding_report {
 /// one.
 ///
 /// `Composition` is `topka_allreduce`, a composition of `exact_topk` and `split_allgather`, whose blocks of the sum
-/// always travel as entries, or `ok_topk_allreduce<>`, whose calls in a stream use the thresholds and the
-/// boundaries of the last checked call: the first call must be a checked one, and later ones, which all ranks make
-/// together, find new ones. There, what has no room in a message stays in the residual, and the bits are those of
-/// `device_feedback` only if that would neither search nor count first, for up to 16 ranks. `Net` is the wrapped
-/// communicator of an `nccl_stream`, which must outlive this object. One object for each rank, used by one thread at a
-/// time. All ranks must put the calls of all their objects into streams in the same order, those of one object into one
-/// stream or in an order that the program makes by events. Experimental: no GPU has run it.
+/// always travel as entries, or `ok_topk_allreduce<>`, whose calls in a stream use the thresholds and the boundaries of
+/// the last checked call: the first call must be a checked one, and later ones, which all ranks make together, find new
+/// ones. There, what has no room in a message stays in the residual, and the bits are those of `device_feedback` only
+/// if that would neither search nor count first. `Net` is the wrapped communicator of an `nccl_stream`, which must
+/// outlive this object. One object for each rank, used by one thread at a time. All ranks must put the calls of all
+/// their objects into streams in the same order, those of one object into one stream or in an order that the program
+/// makes by events. Experimental: no GPU has run it.
 template <communicates Net, class Composition, kernel::ranked T = float, index_type Index = std::uint32_t,
           class Op = sum>
 class stream_ordered_feedback : public device_feedback<T, Composition, Index> {

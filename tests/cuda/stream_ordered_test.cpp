@@ -114,6 +114,7 @@ TEST_F(stream_ordered, topka_has_the_bits_of_the_host) {
     compare_in_a_stream<float>(ranks, 120, topka(30), ranks % 2 == 1, spar::average{});
     if (spar_test::runs_all_cases()) compare_in_a_stream<float>(ranks, 300, topka(40), false);
   }
+  if (spar_test::runs_all_cases()) compare_in_a_stream<float>(20, 120, topka(30), true);
   compare_in_a_stream<double, std::uint64_t>(3, 200, topka(150), true);
   compare_in_a_stream<std::int32_t>(2, 100, topka(31), false);
   compare_in_a_stream<float>(2, 1, topka(1), true);
@@ -364,6 +365,7 @@ TEST_F(stream_ordered, ok_topk_has_the_bits_of_the_host) {
 #if SPAR_ALL_CASES
   if (spar_test::runs_all_cases()) compare_ok_topk<double, std::uint64_t>(3, 500, 50);
 #endif
+  if (spar_test::runs_all_cases()) compare_ok_topk<float>(20, 600, 90); // slices are merged in two groups
 }
 
 /// The residual is added; the selection and the division of the sums clear a memory each and have a kernel; two kernels

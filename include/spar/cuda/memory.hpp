@@ -116,6 +116,12 @@ class device_array {
     data_ = static_cast<T*>(memory);
     size_ = size;
   }
+  /// Makes the array one of `values`, and waits for the copy. Throws `cuda_error` if CUDA fails.
+  void assign(const std::vector<T>& values) {
+    reserve(values.size());
+    check_cuda(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"); // a short copy may still be on its way
+  }
   [[nodiscard]] bool has_room(std::uint64_t size) const noexcept { return size <= size_; }
   [[nodiscard]] T* data() const noexcept { return data_; }
 

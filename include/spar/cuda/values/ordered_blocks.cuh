@@ -47,12 +47,7 @@ class ordered_blocks {
                  std::uint64_t piece = std::numeric_limits<std::uint64_t>::max())
       : ranks_(ranks), n_(n), codec_(codec), piece_(whole_grains(codec, piece)),
         bytes_((codec.template encoded_bytes<T>(most()) + 15) / 16 * 16) {
-    if constexpr (draws_on_device<Codec>) {
-      calls_.reserve(1);
-      const std::uint64_t none = 0;
-      check_cuda(cudaMemcpy(calls_.data(), &none, sizeof(none), cudaMemcpyHostToDevice), "cudaMemcpy");
-      check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize"); // a short copy may still be on its way
-    }
+    if constexpr (draws_on_device<Codec>) calls_.assign({0});
   }
 
   [[nodiscard]] const Codec& codec() const noexcept { return codec_; }

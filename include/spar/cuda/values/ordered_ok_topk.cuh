@@ -6,12 +6,12 @@
 #include <spar/core/element.hpp>
 #include <spar/cuda/device_span.hpp>
 #include <spar/cuda/kernel/dense.cuh>
-#include <spar/cuda/kernel/merge_many.cuh>
 #include <spar/cuda/kernel/padded.cuh>
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/pieces.hpp>
 #include <spar/cuda/values/ordered.cuh>
+#include <spar/cuda/values/ordered_merge.cuh>
 
 #include <algorithm>
 #include <cstddef>
@@ -34,7 +34,7 @@ class ordered_ok_topk {
   ordered_ok_topk(rank_t ranks, std::uint64_t n, const Composition& algorithm)
       : ranks_(static_cast<std::uint64_t>(ranks)), n_(n),
         most_(std::max<std::uint64_t>(algorithm.select.bounds(n).most, 1)), form_{slice_quota(ranks_, most_)},
-        received_(std::min(ranks_ * form_.room, n)), sum_(ranks_ * form_.room) {
+        received_(std::min(ranks_ * form_.room, n)), merge_(ranks_, n, form_.room), sum_(ranks_ * form_.room) {
     for (auto* messages : {&out_, &in_, &shares_}) messages->reserve(ranks_ * form_.bytes());
     for (auto* parts : {&slices_, &gathered_}) parts->reserve(ranks_);
     for (auto* indices : {&mine_i_, &sums_i_, &kept_i_}) indices->reserve(std::max(most_, received_));
@@ -42,7 +42,6 @@ class ordered_ok_topk {
     sums_.reserve(1), thresholds_.reserve(1), counts_.reserve(3);
     bounds_.reserve(ranks_ + 1), begins_.reserve(ranks_ + 1);
     taking_.reserve(kernel::take_words(n));
-    merging_.reserve(kernel::merge_many_words<T>(ranks_, n));
     dividing_.reserve(kernel::partition_words(received_));
   }
 
@@ -91,8 +90,8 @@ class ordered_ok_topk {
     // Sum this rank's block, and keep the sums that reach the global threshold.
     std::uint64_t* const sums_count = &sums_.data()->count;
     kernel::start_list_messages(in_.data(), ranks_, form_, slices_.data(), rank, nullptr, &words.too_many, stream);
-    kernel::start_merge_many_in(bounds_.data() + rank, n_, slices_.data(), ranks_, sums_i_.data(), sums_v_.data(), op,
-                                sums_count, &words.disordered, merging_.data(), stream);
+    merge_(bounds_.data() + rank, slices_.data(), sums_i_.data(), sums_v_.data(), sums_count, &words.disordered, op,
+           stream);
     const kernel::by_cut_at<T> keep{&above->global};
     kernel::start_partition(sums_.data(), received_, keep, kept_i_.data(), kept_v_.data(), kept, dividing_.data(),
                             stream);
@@ -134,6 +133,7 @@ class ordered_ok_topk {
   std::uint64_t ranks_, n_, most_;
   message_type form_;
   std::uint64_t received_; // the most sums of a block
+  ordered_merge<T, Index> merge_;
   ordered_sum<T, Index> sum_;
   device_array<std::byte> out_, in_, shares_;    // the messages of all ranks
   device_array<part_type> slices_, gathered_;    // the entries in `in_` and `shares_`
@@ -142,7 +142,7 @@ class ordered_ok_topk {
   device_array<part_type> sums_; // describes the sums
   device_array<thresholds> thresholds_;
   device_array<std::uint64_t> counts_, bounds_, begins_; // `begins_` of the slices, and the number of entries
-  device_array<std::uint64_t> taking_, merging_, dividing_;
+  device_array<std::uint64_t> taking_, dividing_;
   copied has_;
 };
 
