@@ -107,6 +107,7 @@ class nccl_communicator {
   /// Starts to put a step around a ring into `stream`: the `bytes` bytes at `out` go to the next rank, and those of the
   /// rank before come to `in`.
   void pass_on(const std::byte* out, std::byte* in, std::size_t bytes, rank_t rank, rank_t size, cudaStream_t stream) {
+    may_be_captured_ = true;
     put_group([&](auto send, auto receive) {
       send(out, bytes, (rank + 1) % size, stream);
       receive(in, bytes, (rank + size - 1) % size, stream);
