@@ -5,6 +5,7 @@
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/coalesce.cuh>
+#include <spar/cuda/kernel/coded.cuh>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
@@ -29,6 +30,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +39,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,7 +136,8 @@ class benchmark {
   explicit benchmark(std::uint64_t length)
       : n(length), source(normal_values(length)), x(n), out_v(n), other_v(n), out_i(n), other_i(n), code(2 * n),
         words(std::max({kernel::take_words(n), kernel::bucket_words(n, 512), kernel::partition_words(n),
-                        kernel::merge_words<float, index>(n / 8), kernel::merge_many_words<float>(8, n)})),
+                        kernel::merge_words<float, index>(n / 8), kernel::merge_many_words<float>(8, n),
+                        kernel::coded_words(n / 16)})),
         search(kernel::topk_bytes<float, index>(n, n / 100)), count(1), reached(32), cut(1) {
     for (std::uint64_t p = 0; p < 8; ++p) part_indices.emplace_back(indices(n, 16, p));
     for (const auto& part : part_indices) parts.push_back({part.data, source.data, part.size});
@@ -143,6 +147,7 @@ class benchmark {
     add_merges();
     add_entries();
     add_coalesce();
+    add_coded();
     add_codecs();
   }
 
@@ -362,6 +367,24 @@ class benchmark {
                           out_v.data, count.data, temporary);
     });
 #endif
+  }
+  void add_coded() {
+    const std::span<const index> indices(parts[0].indices, parts[0].count);
+    const std::span<const float> values(parts[0].values, parts[0].count);
+    const auto encode = [=, this] {
+      kernel::start_encode_coded<0>(spar::coo_span<float, index>{indices, values}, 0, code.data, reached.data,
+                                    words.data, nullptr);
+    };
+    encode();
+    std::uint64_t sizes[2];
+    check_cuda(cudaMemcpy(sizes, reached.data, sizeof sizes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    const std::span<const std::byte> encoded(code.data, sizes[0] + sizes[1]);
+    const double entries = nd / 16, bytes = static_cast<double>(encoded.size());
+    add("coded: encode", 12 * entries + bytes, 0, nothing, encode); // reads the values twice
+    add("coded: decode", 8 * entries + bytes, 0, encode, [=, this] {
+      kernel::start_decode_coded<0>(encoded, spar::index_range{0, n}, std::span(out_i.data, indices.size()), out_v.data,
+                                    count.data, words.data, nullptr);
+    });
   }
   void add_codecs() {
     add("QSGD, 8 bits: encode", 5 * nd, 0.80, nothing,

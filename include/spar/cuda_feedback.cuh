@@ -214,7 +214,7 @@ class device_feedback : public feedback_core<T, Composition, Index, detail::devi
   template <class Net>
   auto begin(on_device<Net>& on, device_span<T> x) {
     device().check_current(on.transport(), owner);
-    return on.template begin<Composition>(x);
+    return on.begin(this->algorithm(), x);
   }
   /// Prepares a call of type `Call`. The caller keeps an `under_way` object.
   template <class Call, class Net, class X, class Op>

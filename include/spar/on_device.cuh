@@ -22,11 +22,14 @@ inline constexpr bool blocks_on_device =
     storage::plain_blocks<Storage> || codec_on_device<storage::blocks_type<Storage>, T>;
 template <class Storage, class T>
 inline constexpr bool encodes_on_device =
-    std::same_as<storage::streams_type<Storage>, storage::coo> && blocks_on_device<Storage, T>;
-/// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage.
-template <class Storage, class Schedule, class T>
-inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && encodes_on_device<Storage, T> &&
-                                          requires { requires Schedule::template streams_anywhere<Storage>; };
+    entries_on_device<storage::streams_type<Storage>, T> && blocks_on_device<Storage, T>;
+/// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage. Encoded
+/// entries of a tree's levels are put together on the host.
+template <class Storage, class Topology, class Schedule, class T>
+inline constexpr bool streams_on_device =
+    (sizeof(T) == 4 || sizeof(T) == 8) && encodes_on_device<Storage, T> &&
+    (std::same_as<storage::streams_type<Storage>, storage::coo> || straight_topology<Topology>) &&
+    requires { requires Schedule::template streams_anywhere<Storage>; };
 template <class Storage, class Schedule>
 inline constexpr bool values_run_on_device = requires { requires Schedule::template values_anywhere<Storage>; };
 
@@ -36,17 +39,38 @@ inline constexpr bool runs_on_device = false;
 template <class Selector, class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<Selector, Storage, Topology, Schedule>, T> =
     std::is_arithmetic_v<T> && selects<Selector, T, std::uint32_t, device_work> &&
-    streams_on_device<Storage, Schedule, T>;
+    streams_on_device<Storage, Topology, Schedule, T>;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
     std::is_arithmetic_v<T> && blocks_on_device<Storage, T> &&
-    (values_run_on_device<Storage, Schedule> || streams_on_device<Storage, Schedule, T>);
+    (values_run_on_device<Storage, Schedule> || streams_on_device<Storage, Topology, Schedule, T>);
 /// Whether a device can run an algorithm on streams.
 template <class Algorithm, class T>
 inline constexpr bool reduces_streams_on_device = false;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool reduces_streams_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
-    std::is_arithmetic_v<T> && streams_on_device<Storage, Schedule, T>;
+    std::is_arithmetic_v<T> && streams_on_device<Storage, Topology, Schedule, T>;
+
+/// Whether an algorithm reduces dense values without entries, so that it uses no stream codec.
+template <class Algorithm>
+inline constexpr bool reduces_values_alone = false;
+template <class Storage, class Topology, class Schedule>
+inline constexpr bool reduces_values_alone<composition<selector::everything, Storage, Topology, Schedule>> =
+    values_run_on_device<Storage, Schedule>;
+
+/// Whether there are kernels for the options of the stream codec of `algorithm`, a composition or a part of one.
+template <class Algorithm>
+[[nodiscard]] bool has_codec_on_device(const Algorithm& algorithm) {
+  return device_work::has_kernels(storage::streams_of(as_algorithm(algorithm).store));
+}
+/// Throws `invalid_argument` if there are none.
+template <class Algorithm>
+void check_codec_on_device(const Algorithm& algorithm) {
+  if (has_codec_on_device(algorithm)) return;
+  raise<invalid_argument>({"storage::coded without .fast = true encodes entries in device memory: there are no kernels "
+                           "for its Rice code, whose numbers differ in length; set .fast = true, which gives the "
+                           "numbers of a block equal widths"});
+}
 
 /// The order of one call among the work in the user's stream.
 template <class Port>
@@ -161,10 +185,11 @@ class on_device {
 
   /// The transport on which calls run.
   [[nodiscard]] port_type& transport() noexcept { return port_; } // not `port()`: this is no communicator
-  /// Begins a call on `x`; does not compile for what no device can run. Throws `invalid_argument` if `x` is not in
-  /// memory of the current device, or if the communicator has a progress thread, and `cuda_error` if CUDA fails.
+  /// Begins a call of `algorithm` on `x`; does not compile for what no device can run. Throws `invalid_argument` if `x`
+  /// is not in memory of the current device, if there are no kernels for the options of the storage, or if the
+  /// communicator has a progress thread, and `cuda_error` if CUDA fails.
   template <class Algorithm, element T>
-  [[nodiscard]] detail::call_on_device<port_type> begin(device_span<T> x) {
+  [[nodiscard]] detail::call_on_device<port_type> begin(const Algorithm& algorithm, device_span<T> x) {
     using composed_type = decltype(detail::as_algorithm(std::declval<Algorithm>()));
     static_assert(
         detail::runs_on_device<composed_type, T>,
@@ -172,25 +197,30 @@ class on_device {
         "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
         "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>), and two_shot or one_shot "
         "with one of these codecs; for entries of numbers of 4 or 8 bytes, use exact_topk, threshold_reuse, gaussian, "
-        "bucket_topk or a selector of your own for any workspace, the storage coo, and cheapest, recursive_doubling, "
-        "ring, split_allgather, gather_and_merge, tree_of_topk, balanced_owners, quantile_owners or chains; all but "
-        "the last two also with a codec for dense values; spar::staged runs any other");
+        "bucket_topk or a selector of your own for any workspace, the storage coo or, on a flat topology, coded with "
+        ".fast = true (one that rounds for floats only), and cheapest, recursive_doubling, ring, split_allgather, "
+        "gather_and_merge, tree_of_topk, balanced_owners, quantile_owners or, with coo, chains; all but the last two "
+        "also with a codec for dense values; spar::staged runs any other");
     port_.refuse_progress_thread();
     port_.device().check_span(port_, port_type::owner, x);
+    if constexpr (!detail::reduces_values_alone<composed_type>) detail::check_codec_on_device(algorithm);
     return {port_, x.stream};
   }
-  /// Begins a call on the stream `mine`, whose entries are in device memory, after the work in the CUDA stream `user`.
-  /// Throws `invalid_argument` if `mine` is malformed or not in memory of the current device, or if the communicator
-  /// has a progress thread; `cuda_error` if CUDA fails; and the \ref call_errors, because the rank makes progress on
-  /// its other calls while it waits for the device.
+  /// Begins a call of `algorithm` on the stream `mine`, whose entries are in device memory, after the work in the CUDA
+  /// stream `user`. Throws `invalid_argument` if `mine` is malformed or not in memory of the current device, or if the
+  /// communicator has a progress thread; `cuda_error` if CUDA fails; and the \ref call_errors, because the rank makes
+  /// progress on its other calls while it waits for the device.
   template <class Algorithm, element T, index_type Index>
-  [[nodiscard]] detail::call_on_device<port_type> begin(const stream_view<T, Index>& mine, cudaStream_t user) {
+  [[nodiscard]] detail::call_on_device<port_type> begin(const Algorithm& algorithm, const stream_view<T, Index>& mine,
+                                                        cudaStream_t user) {
     using composed_type = decltype(detail::as_algorithm(std::declval<Algorithm>()));
     static_assert(
         detail::reduces_streams_on_device<composed_type, T>,
         "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
-        "8 bytes, the storage coo, and cheapest, recursive_doubling, ring, split_allgather, gather_and_merge, "
-        "quantile_owners or chains; all but the last two also with a codec for dense values");
+        "8 bytes, the storage coo or, on a flat topology, coded with .fast = true (one that rounds for floats only), "
+        "and cheapest, recursive_doubling, ring, split_allgather, gather_and_merge, quantile_owners or, with coo, "
+        "chains; all but the last two also with a codec for dense values");
+    detail::check_codec_on_device(algorithm);
     const auto order = begin_entries(mine.indices(), mine.values(), user);
     detail::validate_counts(mine);
     const auto on_host = detail::or_abort(port_, [&] {
@@ -245,7 +275,7 @@ class on_device {
 /// progress thread. If CUDA fails, aborts the communicator and throws `cuda_error`: other ranks may wait.
 template <communicates Net, element T, class Algorithm = sparcml, reduction<T> Op = sum>
 void allreduce(on_device<Net>& on, device_span<T> x, Algorithm algorithm = {}, Op op = {}) {
-  on.template begin<Algorithm>(x).run([&] { allreduce(on.transport(), on.values(x), std::move(algorithm), op); });
+  on.begin(algorithm, x).run([&] { allreduce(on.transport(), on.values(x), std::move(algorithm), op); });
 }
 /// Reduces streams whose entries are in device memory, like `allreduce(net, stream, algorithm, op)`, with the same
 /// bits, and returns the sum. `algorithm` is `cheapest`, `recursive_doubling`, `ring`, `split_allgather`,
@@ -259,9 +289,7 @@ template <communicates Net, element T, index_type Index, class Algorithm = sparc
                                                       cudaStream_t stream, Algorithm algorithm = {}, Op op = {}) {
   const stream_view<T, Index> there(mine);
   sparse_stream<T, Index> sum;
-  on.template begin<Algorithm>(there, stream).run([&] {
-    sum = allreduce(on.transport(), there, std::move(algorithm), op);
-  });
+  on.begin(algorithm, there, stream).run([&] { sum = allreduce(on.transport(), there, std::move(algorithm), op); });
   return sparse_stream<T, Index, cuda>(std::move(sum));
 }
 /// Starts an allreduce of the dense values `x` on the rank `on` by `algorithm`, and returns its handle (see
@@ -269,7 +297,7 @@ template <communicates Net, element T, index_type Index, class Algorithm = sparc
 /// flight; their work is in one stream, in the order in which messages arrive.
 template <communicates Net, element T, class Algorithm = sparcml, reduction<T> Op = sum>
 auto start_allreduce(on_device<Net>& on, device_span<T> x, Algorithm algorithm = {}, Op op = {}) {
-  const auto order = on.template begin<Algorithm>(x);
+  const auto order = on.begin(algorithm, x);
   return pending_on_device<typename on_device<Net>::port_type>(
       order, start_allreduce(on.transport(), on.values(x), std::move(algorithm), op));
 }

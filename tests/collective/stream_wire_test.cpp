@@ -46,7 +46,7 @@ struct one_stream : spar::algorithm_defaults {
       const stream mine = stream_of(net, *x);
       spar::outgoing<Storage, float, std::uint32_t> message;
       auto sending = net.send(1, co_await message(net, store, mine.view(), range, spar::step_of(0, 0)));
-      const auto kept = message.as_decoded(net, store, mine.view(), range, std::span(out->residual));
+      const auto kept = message.as_decoded(net, store, mine.view(), range, std::span(out->residual)).get();
       copy(kept, out->sent);
       co_await sending;
       co_return;

@@ -491,14 +491,14 @@ struct decodes_a_sparse_block : spar::algorithm_defaults {
   template <spar::transport Net, class T, class Op>
   spar::task<void> operator()(spar::channel<Net> net, std::span<T> x, Op) const& {
     using stream = spar::sparse_stream<T, std::uint64_t>;
-    spar::encoded_parts<spar::storage::packed, T, std::uint64_t> parts(net.memory(), 1, 1);
+    spar::encoded_parts<Net, spar::storage::packed, T, std::uint64_t> parts(net, 1, 1);
     const spar::index_range all{0, x.size()};
     auto one = stream::sparse(net.memory(), x.size(), 1);
     one.indices()[0] = 3;
     one.values()[0] = 77;
-    parts.encode(net, {}, 0, std::as_const(one).view(), all, spar::residual_view<T>());
-    parts.decode_dense(net, {}, 0, all, x);
-    co_return;
+    const spar::storage::packed store;
+    co_await parts.encode(store, 0, std::as_const(one).view(), all, spar::residual_view<T>());
+    co_await parts.decode_dense(store, 0, all, x);
   }
   template <class... Args>
   void operator()(Args&&...) && = delete;

@@ -20,56 +20,32 @@ namespace {
 
 class entries_on_device : public feedback {};
 
-/// Makes the calls that an `on_device` makes, because random rounding depends on the number of a call.
-const auto same_number_of_calls = [](spar::threads& net) { const spar::on_device gpu(net); };
-
-/// Calls of a composition with a residual on the host, and on a device on which the entries stay: equal bits of sums,
-/// residuals and states, whether ranks read each other's memory or messages travel through the host.
-template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
-void compare_on_device(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
-  SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
-  const auto expected = on_the_host<T, Index>(ranks, n, parts, op, same_number_of_calls);
-  static bool lends = false; // changes from call to call
-  lends = !lends;
-  for (int times = spar_test::runs_all_cases() ? 2 : 1; times > 0; --times, lends = !lends) {
-    cuda_double::let_peers_reach_each_other(lends);
-    const auto got = on_ranks(ranks, [&](spar::threads& net) {
-      if (!lends) cuda_double::set_device(net.rank());
-      spar::on_device gpu(net);
-      EXPECT_EQ(gpu.lends(), lends || ranks == 1);
-      return on_a_device<T, Index>(gpu, net.rank(), n, parts, op);
-    });
-    EXPECT_TRUE(got == expected) << (lends ? "lent" : "through the host");
-  }
-  cuda_double::let_peers_reach_each_other(true);
-}
-
 TEST_F(entries_on_device, have_the_bits_of_the_host) {
   for (const spar::rank_t ranks : {1, 2, 3, 5}) {
     cuda_double::reset(static_cast<std::uint64_t>(ranks));
     on_host::machine::seed = static_cast<std::uint64_t>(ranks);
     const exact_topk select{.k = 40};
     const auto runs = [&](int number) { return spar_test::runs_case(4, ranks, number); };
-    if (runs(1))                                                                                // 3
-      compare_on_device<float>(ranks, 2100, spar::compose(select, spar::recursive_doubling{})); // more than a tile
-    if (runs(2))                                                                                // 2
-      compare_on_device<double>(ranks, 300, spar::compose(select, spar::split_allgather{}), spar::average{});
+    if (runs(1))                                                                              // 3
+      compare_entries<float>(ranks, 2100, spar::compose(select, spar::recursive_doubling{})); // more than a tile
+    if (runs(2))                                                                              // 2
+      compare_entries<double>(ranks, 300, spar::compose(select, spar::split_allgather{}), spar::average{});
     if (runs(3)) // 1, 5
-      compare_on_device<float>(ranks, 300, spar::compose(select, spar::tree_of_topk{}));
+      compare_entries<float>(ranks, 300, spar::compose(select, spar::tree_of_topk{}));
     if (runs(6)) // 2
-      compare_on_device<float>(ranks, 300, spar::compose(own::at_least{.threshold = 0.5F}, spar::split_allgather{}));
+      compare_entries<float>(ranks, 300, spar::compose(own::at_least{.threshold = 0.5F}, spar::split_allgather{}));
     if (runs(6)) // 2
-      compare_on_device<float>(ranks, 2100, spar::gaussiank_allreduce{.select = {.density = 0.02}});
+      compare_entries<float>(ranks, 2100, spar::gaussiank_allreduce{.select = {.density = 0.02}});
     if (runs(5)) // 3
-      compare_on_device<float>(
+      compare_entries<float>(
           ranks, 2100, spar::compose(spar::selector::bucket_topk{.k = 9, .bucket = 100}, spar::split_allgather{}));
 #if SPAR_ALL_CASES
-    compare_on_device<float>(ranks, 300, spar::compose(select, spar::quantile_owners{}));
-    compare_on_device<float, std::uint64_t>(ranks, 300, spar::compose(select, spar::ssar_split{}));
-    compare_on_device<std::int32_t>(ranks, 300, spar::compose(select, spar::gather_and_merge{}));
-    compare_on_device<float>(ranks, 300, spar::compose(select, spar::cheapest{}));
-    compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.k = 0}, spar::split_allgather{})); // nothing
-    compare_on_device<float>(ranks, 0, spar::compose(exact_topk{.density = 1}, spar::recursive_doubling{}));
+    compare_entries<float>(ranks, 300, spar::compose(select, spar::quantile_owners{}));
+    compare_entries<float, std::uint64_t>(ranks, 300, spar::compose(select, spar::ssar_split{}));
+    compare_entries<std::int32_t>(ranks, 300, spar::compose(select, spar::gather_and_merge{}));
+    compare_entries<float>(ranks, 300, spar::compose(select, spar::cheapest{}));
+    compare_entries<float>(ranks, 300, spar::compose(exact_topk{.k = 0}, spar::split_allgather{})); // nothing
+    compare_entries<float>(ranks, 0, spar::compose(exact_topk{.density = 1}, spar::recursive_doubling{}));
 #endif
   }
 }
@@ -80,15 +56,15 @@ TEST_F(entries_on_device, keep_what_the_schedule_drops) {
     const threshold_reuse reuse{.k = 30, .period = 4};
     const auto runs = [&](int number) { return spar_test::runs_case(4, ranks, number); };
     if (runs(3)) // 1, 5
-      compare_on_device<float>(ranks, 600, spar::compose(reuse, spar::balanced_owners{.tau = 2}), spar::average{});
+      compare_entries<float>(ranks, 600, spar::compose(reuse, spar::balanced_owners{.tau = 2}), spar::average{});
     if (runs(2)) // 2
-      compare_on_device<float>(ranks, 400,
-                               spar::compose(threshold_reuse{.k = 50, .epsilon = 0}, spar::recursive_doubling{}));
+      compare_entries<float>(ranks, 400,
+                             spar::compose(threshold_reuse{.k = 50, .epsilon = 0}, spar::recursive_doubling{}));
     if (runs(1)) // 3
-      compare_on_device<float>(ranks, 300, spar::compose(threshold_reuse{.k = 0}, spar::recursive_doubling{}));
+      compare_entries<float>(ranks, 300, spar::compose(threshold_reuse{.k = 0}, spar::recursive_doubling{}));
 #if SPAR_ALL_CASES
-    compare_on_device<double, std::uint64_t>(ranks, 300, spar::compose(reuse, spar::balanced_owners{.tau = 2}));
-    compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.k = 20}, spar::balanced_owners{}));
+    compare_entries<double, std::uint64_t>(ranks, 300, spar::compose(reuse, spar::balanced_owners{.tau = 2}));
+    compare_entries<float>(ranks, 300, spar::compose(exact_topk{.k = 20}, spar::balanced_owners{}));
 #endif
   }
 }
@@ -102,24 +78,22 @@ TEST_F(entries_on_device, become_dense_sums_that_a_codec_rounds) {
     cuda_double::reset(static_cast<std::uint64_t>(ranks));
     const auto runs = [&](int number) { return spar_test::runs_case(3, ranks, number); };
     if (runs(1)) { // 2, 5
-      compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.density = 1}, spar::split_allgather{}));
+      compare_entries<float>(ranks, 300, spar::compose(exact_topk{.density = 1}, spar::split_allgather{}));
 #if SPAR_ALL_CASES
-      compare_on_device<float>(ranks, 300,
-                               spar::compose(exact_topk{.k = 50}, then<coo, qsgd<4>>{}, spar::dsar_split{}));
+      compare_entries<float>(ranks, 300, spar::compose(exact_topk{.k = 50}, then<coo, qsgd<4>>{}, spar::dsar_split{}));
 #endif
     }
     if (runs(0)) { // 3
-      compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.density = 0.9}, spar::recursive_doubling{}),
-                               spar::average{});
-      compare_on_device<float>(
+      compare_entries<float>(ranks, 300, spar::compose(exact_topk{.density = 0.9}, spar::recursive_doubling{}),
+                             spar::average{});
+      compare_entries<float>(
           ranks, 300, spar::compose(exact_topk{.density = 0.6}, then<coo, as_bfloat16>{}, spar::recursive_doubling{}));
     }
 #if SPAR_ALL_CASES
-    compare_on_device<float>(ranks, 300, spar::compose(as_bfloat16{}, spar::split_allgather{}));
-    compare_on_device<float>(ranks, 300, spar::compose(as_bfloat16{}, spar::ring{.piece = 64}));
-    compare_on_device<float>(ranks, 300,
-                             spar::compose(spar::storage::as_half{}, spar::recursive_doubling{.piece = 64}));
-    compare_on_device<float>(ranks, 300, spar::compose(qsgd<8>{}, spar::recursive_doubling{}));
+    compare_entries<float>(ranks, 300, spar::compose(as_bfloat16{}, spar::split_allgather{}));
+    compare_entries<float>(ranks, 300, spar::compose(as_bfloat16{}, spar::ring{.piece = 64}));
+    compare_entries<float>(ranks, 300, spar::compose(spar::storage::as_half{}, spar::recursive_doubling{.piece = 64}));
+    compare_entries<float>(ranks, 300, spar::compose(qsgd<8>{}, spar::recursive_doubling{}));
 #endif
   }
 }

@@ -122,6 +122,30 @@ void compare(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op 
   EXPECT_TRUE(got == (on_the_host<T, Index>(ranks, n, parts, op, [](spar::threads&) {})));
 }
 
+/// Makes the calls that an `on_device` makes, because random rounding depends on the number of a call.
+inline const auto same_number_of_calls = [](spar::threads& net) { const spar::on_device gpu(net); };
+
+/// Calls of a composition with a residual on the host, and on a device on which the entries stay: equal bits of sums,
+/// residuals and states, whether ranks read each other's memory or messages travel through the host.
+template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
+void compare_entries(spar::rank_t ranks, std::size_t n, const Composition& parts, Op op = {}) {
+  SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
+  const auto expected = on_the_host<T, Index>(ranks, n, parts, op, same_number_of_calls);
+  static bool lends = false; // changes from call to call
+  lends = !lends;
+  for (int times = spar_test::runs_all_cases() ? 2 : 1; times > 0; --times, lends = !lends) {
+    cuda_double::let_peers_reach_each_other(lends);
+    const auto got = on_ranks(ranks, [&](spar::threads& net) {
+      if (!lends) cuda_double::set_device(net.rank());
+      spar::on_device gpu(net);
+      EXPECT_EQ(gpu.lends(), lends || ranks == 1);
+      return on_a_device<T, Index>(gpu, net.rank(), n, parts, op);
+    });
+    EXPECT_TRUE(got == expected) << (lends ? "lent" : "through the host");
+  }
+  cuda_double::let_peers_reach_each_other(true);
+}
+
 /// Where a step reduces the entries: on the host, or on the device.
 struct on_the_communicator {
   spar::threads& operator()(spar::threads& net) const { return net; }

@@ -63,6 +63,8 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "find_bounds ",
                                 "coalesce ",
                                 "moments ",
+                                "coded: encode ",
+                                "coded: decode ",
                                 "QSGD, 8 bits: encode ",
                                 "QSGD, 8 bits: decode ",
                                 "bfloat16: encode ",

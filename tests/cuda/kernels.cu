@@ -4,6 +4,7 @@
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/coalesce.cuh>
+#include <spar/cuda/kernel/coded.cuh>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/kernel/largest.cuh>
 #include <spar/cuda/kernel/merge.cuh>
@@ -49,6 +50,18 @@ SPAR_INSTANTIATE(double, std::uint32_t)
 SPAR_INSTANTIATE(double, std::uint64_t)
 SPAR_INSTANTIATE(std::int32_t, std::uint32_t)
 SPAR_INSTANTIATE(std::int64_t, std::uint64_t)
+
+#define SPAR_INSTANTIATE_CODED(Dropped, T, Index)                                                                      \
+  template void start_encode_coded<Dropped, T, Index>(coo_span<T, Index>, std::uint64_t, std::byte*, std::uint64_t*,   \
+                                                      std::uint64_t*, cudaStream_t);                                   \
+  template void start_decode_coded<Dropped, T, Index>(std::span<const std::byte>, index_range, std::span<Index>, T*,   \
+                                                      std::uint64_t*, std::uint64_t*, cudaStream_t);
+
+SPAR_INSTANTIATE_CODED(0, float, std::uint32_t)
+SPAR_INSTANTIATE_CODED(16, float, std::uint64_t)
+SPAR_INSTANTIATE_CODED(0, double, std::uint32_t)
+SPAR_INSTANTIATE_CODED(0, std::int32_t, std::uint32_t)
+SPAR_INSTANTIATE_CODED(0, std::int64_t, std::uint64_t)
 
 #define SPAR_INSTANTIATE_LARGEST(T)                                                                                    \
   template void start_largest<T>(const T*, std::uint64_t, std::uint64_t, cut<T>*, void*, cudaStream_t);                \
@@ -213,6 +226,19 @@ int main() {
   print("assign_unlisted<double,uint64", sizeof(kernels::unlisted_tile<std::uint64_t>));
   print("assign_unlisted<int,uint32", sizeof(kernels::unlisted_tile<std::uint32_t>));
   print("assign_unlisted<int64,uint64", sizeof(kernels::unlisted_tile<std::uint64_t>));
+  using coded = kernels::coded_tile;
+  print("encode_coded<coded_gaps<uint32>", sizeof(coded::memory<std::uint32_t>));
+  print("encode_coded<coded_gaps<uint64>", sizeof(coded::memory<std::uint64_t>));
+  print("decode_coded<decoded_gaps<uint32>", sizeof(coded::memory<std::uint32_t>));
+  print("decode_coded<decoded_gaps<uint64>", sizeof(coded::memory<std::uint64_t>));
+  print("encode_coded<coded_distances<float", sizeof(coded::memory<std::uint32_t>));
+  print("encode_coded<coded_distances<double", sizeof(coded::memory<std::uint64_t>));
+  print("encode_coded<coded_distances<int", sizeof(coded::memory<std::uint32_t>));
+  print("encode_coded<coded_distances<int64", sizeof(coded::memory<std::uint64_t>));
+  print("decode_coded<decoded_distances<float", sizeof(coded::memory<std::uint32_t>));
+  print("decode_coded<decoded_distances<double", sizeof(coded::memory<std::uint64_t>));
+  print("decode_coded<decoded_distances<int", sizeof(coded::memory<std::uint32_t>));
+  print("decode_coded<decoded_distances<int64", sizeof(coded::memory<std::uint64_t>));
   print("zfp_encode<", sizeof(kernels::zfp_group::encode_memory));
   print("zfp_decode<", sizeof(kernels::zfp_group::decode_memory));
   print("merge<float,uint32", sizeof(kernels::merge_tile<float, std::uint32_t>::memory));

@@ -174,6 +174,7 @@ T __shfl_xor_sync(std::uint32_t mask, T mine, unsigned bits) {
 inline void __threadfence() {} // the host's memory is coherent
 
 inline int __popc(std::uint32_t x) { return std::popcount(x); }
+inline int __clzll(long long x) { return std::countl_zero(static_cast<std::uint64_t>(x)); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1; }
 
 inline double __dmul_rn(double x, double y) { return x * y; }
@@ -185,6 +186,14 @@ T atomicAdd(T* to, std::type_identity_t<T> x) {
   on_host::machine::current->pause();
   const T before = *to;
   *to = before + x;
+  return before;
+}
+
+template <class T>
+T atomicMax(T* to, std::type_identity_t<T> x) {
+  on_host::machine::current->pause();
+  const T before = *to;
+  *to = std::max(before, x);
   return before;
 }
 

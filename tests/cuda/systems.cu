@@ -333,6 +333,9 @@ void compare_all() {
   compare_feedback("SparCML, doubling", compose(largest, spar::recursive_doubling{}));
   compare_feedback("SparCML, SSAR", compose(largest, spar::ssar_split{}));
   compare_feedback("SparCML, DSAR", compose(largest, spar::dsar_split{}));
+  compare_feedback("SparCML, coded", compose(largest, spar::storage::coded<>{.fast = true}, spar::ssar_split{}));
+  compare_feedback("SparCML, coded, rounded",
+                   compose(largest, spar::storage::coded<7>{.fast = true}, spar::recursive_doubling{}));
   const spar::ok_topk_allreduce<> ok_topk{.select = {.k = n / 100, .period = 2}};
   compare_feedback("Ok-Topk", ok_topk);
   std::vector<spar::rank_t> host_of(static_cast<std::size_t>(ranks)); // hosts of one rank and of all others

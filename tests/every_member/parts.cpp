@@ -267,7 +267,7 @@ void gather(const spar::stream_view<float, index>& v, const spar::message_buffer
   const spar::host_work work(scheduler);
   spar::gathered<float, index> all(v, 4, work);
   spar::gathered<float, index> same(spar::sparse_stream<float, index>::copy(memory, v), 4, work);
-  const spar::gathered<float, index> empty(1000, 2, [](std::size_t) { return std::uint64_t{0}; }, memory);
+  const spar::gathered<float, index> empty(1000, 2, [](std::size_t) { return std::uint64_t{0}; }, work);
   (void)all.encode_first(1, work);
   (void)std::move(same).joined();
   const auto entries = spar::decode<float, index>(in, {0, 1000});

@@ -38,7 +38,7 @@ struct star {
     if (net.rank() != 0) {
       spar::outgoing<Storage, T, Index> out;
       co_await net.send(0, co_await out(net, store, mine, all, spar::step_of(0, net.rank())));
-      out.keep_error(net, store, mine, all, residual);
+      co_await out.keep_error(net, store, mine, all, residual);
       spar::incoming<Storage, T, Index> in(net.memory());
       co_await net.receive(0, in);
       co_await result.take(net, store, in, all);

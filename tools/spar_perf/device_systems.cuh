@@ -217,6 +217,8 @@ class systems_on_device : public registry_base<float, std::uint32_t> {
   void add_values(std::string name, Given given, double /*relative_error*/ = 0) {
     auto algorithm = spar::detail::as_algorithm(std::move(given));
     if constexpr (spar::detail::runs_on_device<decltype(algorithm), float> && !sums_codes<decltype(algorithm)>) {
+      if (!spar::detail::reduces_values_alone<decltype(algorithm)> && !spar::detail::has_codec_on_device(algorithm))
+        return;
       const auto reduce = [algorithm](spar::on_device<Net>& gpu, spar::device_span<float> x) {
         spar::allreduce(gpu, x, algorithm);
       };
@@ -249,6 +251,7 @@ class systems_on_device : public registry_base<float, std::uint32_t> {
   template <class Algorithm>
   void add_feedback(std::string name, Algorithm algorithm) {
     if constexpr (spar::detail::runs_on_device<Algorithm, float>) {
+      if (!spar::detail::has_codec_on_device(algorithm)) return;
       calls_[std::move(name)] = [algorithm] {
         const auto its = std::make_shared<spar::device_feedback<float, Algorithm>>(algorithm);
         return device_call<Net>{[its](spar::on_device<Net>& gpu, spar::device_span<float> x) { (*its)(gpu, x); },

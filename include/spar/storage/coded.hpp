@@ -35,7 +35,7 @@ struct coded {
   static constexpr bool exact = Mantissa == 52; ///< whether values keep all their bits
 
   /// Whether all blocks have numbers of equal widths: 2 to 4 bits more for an entry, but encoded and decoded in a third
-  /// of the time.
+  /// of the time. Only these are encoded on devices, and there never as runs.
   bool fast = false;
 
   void options(auto&& f) const { f("mantissa", std::uint64_t{Mantissa}), f("fast", std::uint64_t{fast}); }
@@ -77,7 +77,7 @@ struct coded {
     return n - n / (8 * sizeof(T));
   }
   /// The number of bytes that `encode` needs for any `count` entries: a byte for each 256 indices and each 256 values,
-  /// and up to 66 bytes more, than the entries take in memory.
+  /// and up to 70 bytes more, than the entries take in memory.
   template <element T, index_type Index>
   [[nodiscard]] static constexpr std::size_t bound(index_range, std::size_t count) noexcept {
     return count == 0 ? 0 : kernel::coded_indices_bound<Index>(count) + values_bound<T>(count);
@@ -101,12 +101,13 @@ struct coded {
     at = kernel::decode_values<dropped<component_of<T>>>(at, end, components(to.values));
     if (at != end) reject("values", in.size(), range, to.indices.size());
   }
-
- private:
+  /// The number of bits of the mantissa that values of type T lose.
   template <class T>
   static constexpr unsigned dropped =
       is_floating<T> && kernel::detail::mantissa_digits<T> > Mantissa ? kernel::detail::mantissa_digits<T> - Mantissa
                                                                       : 0;
+
+ private:
   template <class T>
   static constexpr std::size_t values_bound(std::size_t count) {
     return kernel::coded_values_bound<component_of<T>>(count * (sizeof(T) / sizeof(component_of<T>)));

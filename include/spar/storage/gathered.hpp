@@ -8,6 +8,7 @@
 #include <spar/storage/sparse_stream.hpp>
 #include <spar/storage/stream_codec.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -64,12 +65,12 @@ class gathered {
 
   /// Allocates `parts` parts, of which part i has `entries(i)` uninitialised entries. The caller fills part i through
   /// `room(i)`.
-  template <class Entries>
-  gathered(std::uint64_t n, std::size_t parts, const Entries& entries, pool& memory)
-      : begins_(memory, parts + 1), parts_(parts) {
+  template <std::invocable<std::size_t> Entries, class Work>
+  gathered(std::uint64_t n, std::size_t parts, const Entries& entries, Work&& work)
+      : begins_(work.lists(), parts + 1), parts_(parts) {
     begin(0) = 0;
     for (std::size_t i = 0; i < parts; ++i) begin(i + 1) = begin(i) + entries(i);
-    entries_ = sparse_stream<T, Index>::sparse(memory, n, begin(parts));
+    entries_ = sparse_stream<T, Index>::sparse(work.memory(), n, begin(parts));
   }
   /// The memory of part `i`, which the caller fills.
   [[nodiscard]] entry_room<T, Index> room(std::size_t i) noexcept {

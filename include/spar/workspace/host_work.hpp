@@ -40,7 +40,7 @@ class [[nodiscard]] ready {
   explicit ready(T result) noexcept : result_(std::move(result)) {}
   /// Constructs the result in place: `make()` returns it.
   template <class Make>
-  [[nodiscard]] static ready from(const Make& make) {
+  [[nodiscard]] static ready from(Make&& make) {
     return ready(0, make);
   }
   [[nodiscard]] static constexpr bool await_ready() noexcept { return true; }
@@ -51,7 +51,7 @@ class [[nodiscard]] ready {
 
  private:
   template <class Make>
-  ready(int, const Make& make) : result_(make()) {}
+  ready(int, Make& make) : result_(make()) {}
 
   T result_;
 };
@@ -106,7 +106,8 @@ class host_work {
   /// Whether ranks may read messages in each other's memory (see `lends` of a device), where short messages gain
   /// nothing.
   static constexpr bool may_lend = false;
-  /// Whether stream codecs decode messages here; a device has no kernels for them.
+  /// Whether the stream codec `Codec` encodes and decodes entries here; a device has kernels only for some.
+  template <class Codec>
   static constexpr bool decodes_entries = true;
   /// Whether the kernels that move all nonzeros work here.
   static constexpr bool moves_nonzeros = true;
@@ -329,6 +330,24 @@ class host_work {
   template <kernel::ranked T>
   static answer<kernel::moments> moments_of(std::span<const T> values) {
     return ready(kernel::moments_of(values));
+  }
+
+  // Codecs of streams.
+
+  /// Encodes `entries`, whose indices lie in `range`, by `codec` to `out`, which has room for the `bound` of the codec.
+  /// Returns the number of bytes.
+  template <class Codec, element T, index_type Index>
+  static auto encode_entries(const Codec& codec, coo_span<T, Index> entries, index_range range,
+                             std::span<std::byte> out) {
+    return ready(codec.encode(entries, range, out));
+  }
+  /// Decodes the entries in the bytes `in`, whose indices must lie in `range`, by `codec` to `to`. Throws
+  /// `corrupt_message` as the codec does.
+  template <class Codec, element T, index_type Index>
+  static answer<> decode_entries(const Codec& codec, std::span<const std::byte> in, index_range range,
+                                 entry_room<T, Index> to) {
+    codec.decode(in, range, to);
+    return {};
   }
 
   // Codecs of blocks of dense values.

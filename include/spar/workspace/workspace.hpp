@@ -110,4 +110,19 @@ task<std::invoke_result_t<F&>> after(channel<Net> net, task<void> first, F f) {
   co_return f();
 }
 
+/// Returns the answer `f(result)`, where `result` is that of `first`, and `f` itself returns an answer; otherwise like
+/// `after`.
+template <transport Net, class T, class F>
+auto after_answer(channel<Net>, ready<T> first, F f) {
+  return f(first.await_resume());
+}
+/// The same for an answer `first` that may have to be awaited.
+template <transport Net, class T, class F>
+std::invoke_result_t<F&, T> after_answer(channel<Net> net, task<T> first, F f) {
+  (void)net;
+  T result = co_await std::move(first);
+  auto next = f(std::move(result));
+  co_return co_await std::move(next);
+}
+
 } // namespace spar::inline v0_1

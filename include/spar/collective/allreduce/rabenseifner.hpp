@@ -125,7 +125,7 @@ struct rabenseifner {
     if (!folded.active()) {
       outgoing<Storage, T, Index> out;
       co_await net.send(folded.partner(), co_await out(net, store, mine, all, step_of(0, net.rank())));
-      out.keep_error(net, store, mine, all, residual);
+      co_await out.keep_error(net, store, mine, all, residual);
     } else if (folded.has_partner()) {
       incoming<Storage, T, Index> theirs(memory);
       co_await net.receive(folded.partner(), theirs);
@@ -147,7 +147,7 @@ struct rabenseifner {
       const auto theirs_to_be = have.slice(given.begin, given.end);
       outgoing<Storage, T, Index> out;
       auto sending = net.send(peer, co_await out(net, store, theirs_to_be, given, step_of(1, net.rank())));
-      out.keep_error(net, store, theirs_to_be, given, residual);
+      co_await out.keep_error(net, store, theirs_to_be, given, residual);
       incoming<Storage, T, Index> theirs(memory);
       co_await net.receive(peer, theirs);
       const auto other = co_await theirs.view(net, store, kept);
@@ -211,16 +211,16 @@ struct rabenseifner {
                                               Ownership owner, T absent, Storage store, residual_view<T> residual) {
     const auto number = static_cast<std::size_t>(folded.number());
     const auto active = static_cast<std::size_t>(folded.active_ranks());
-    encoded_parts<Storage, T, Index> parts(net.memory(), active, 1);
+    encoded_parts<Net, Storage, T, Index> parts(net, active, 1);
     if (folded.active()) {
-      parts.encode(net, store, number, std::as_const(sum).view(), owner[folded.number()], residual);
+      co_await parts.encode(store, number, std::as_const(sum).view(), owner[folded.number()], residual);
       for (std::size_t blocks = 1; blocks < active; blocks *= 2) {
         const rank_t peer = folded.rank_of(static_cast<rank_t>(number ^ blocks));
         const std::size_t first = number & ~(blocks - 1);
         auto sending = net.send(peer, parts.message(first, blocks));
         message_buffer theirs(net.memory());
         co_await net.receive(peer, theirs);
-        parts.take(theirs, first ^ blocks, blocks);
+        co_await parts.take(theirs, first ^ blocks, blocks);
         theirs.release();
         co_await sending;
         parts.release_messages();
@@ -229,10 +229,10 @@ struct rabenseifner {
     } else {
       message_buffer whole(net.memory());
       co_await net.receive(folded.partner(), whole);
-      parts.take(whole, 0, active);
+      co_await parts.take(whole, 0, active);
     }
     const auto range_of = [&](std::size_t block) { return owner[static_cast<rank_t>(block)]; };
-    co_return parts.joined(net, store, owner.n, range_of, absent, storage::delta<T, Index>(store, owner.n));
+    co_return parts.joined(store, owner.n, range_of, absent, storage::delta<T, Index>(store, owner.n));
   }
 };
 

@@ -132,12 +132,11 @@ struct recursive_doubling {
   task<sparse_stream<T, Index>> in_parts(channel<Net> net, stream_view<T, Index> mine, Op op, Storage store,
                                          residual_view<T> residual) const& {
     const uniform_ownership range_of{mine.dimension(), static_cast<rank_t>(parts)};
+    const auto slice = co_await net.work().slices(mine, range_of, range_of.count());
     fixed_vector<task<sparse_stream<T, Index>>> running(net.memory(), parts);
     for (rank_t p = 0; p < range_of.count(); ++p) {
-      const index_range range = range_of[p];
-      const auto part = mine.slice(range.begin, range.end);
       const auto lane = net.lane(static_cast<std::uint8_t>(p));
-      running.push_back(one_part(lane, part, range, op, store, residual));
+      running.push_back(one_part(lane, slice[p], range_of[p], op, store, residual));
     }
     for (auto& sum : running) co_await detail::until_ended<task<sparse_stream<T, Index>>>(sum);
     fixed_vector<sparse_stream<T, Index>> sums(net.memory(), parts);
@@ -177,12 +176,12 @@ struct recursive_doubling {
       const auto other = co_await theirs.view(net, store, range);
       sparse_stream<T, Index> next;
       if (folded.active()) {
-        const auto own = out.as_decoded(net, store, have, range, kept(distance));
+        const auto own = co_await out.as_decoded(net, store, have, range, kept(distance));
         const bool lower = peer > net.rank();
         next = co_await net.work().merge(lower ? own : other, lower ? other : own, range, limit, op);
         net.compute(other.count() + own.count());
       } else {
-        out.keep_error(net, store, have, range, residual);
+        co_await out.keep_error(net, store, have, range, residual);
         next = net.work().duplicate(other);
       }
       theirs.release();
@@ -198,7 +197,7 @@ struct recursive_doubling {
       const payload last = co_await out(net, store, have, range, group(folded.active_ranks()));
       if (folded.has_partner()) co_await net.send(folded.partner(), last);
       if constexpr (!exact) { // inactive ranks get the decoded result, so active ranks also return the decoded result
-        const auto own = out.as_decoded(net, store, have, range, kept(folded.active_ranks()));
+        const auto own = co_await out.as_decoded(net, store, have, range, kept(folded.active_ranks()));
         sum = net.work().duplicate(own);
       }
     }

@@ -81,7 +81,7 @@ struct ring_reduce_scatter : algorithm_defaults {
       outgoing<Storage, T, Index> out;
       const std::uint64_t round = step_of(static_cast<std::uint64_t>(step), 0);
       auto sending = net.send(right, co_await out(net, store, have, given, round));
-      out.keep_error(net, store, have, given, residual);
+      co_await out.keep_error(net, store, have, given, residual);
       incoming<Storage, T, Index> in(net.work().memory());
       co_await net.receive(left, in);
       const auto partial = co_await in.view(net, store, owner[block]);

@@ -155,13 +155,13 @@ struct split_allgather {
     const auto owner = detail::blocks_for(codec, values.size(), net.size());
     const index_range own = owner[net.rank()];
     const auto block = [&](index_range range) { return values.subspan(range.begin, range.size()); };
-    encoded_parts<Codec, T, Index> parts(net.memory(), static_cast<std::size_t>(net.size()), 1);
+    encoded_parts<Net, Codec, T, Index> parts(net, static_cast<std::size_t>(net.size()), 1);
     const std::span<const T> sum = block(own);
-    parts.encode(net, codec, static_cast<std::size_t>(net.rank()),
-                 stream_view<T, Index>::dense(values.size(), own.begin, sum), own, residual);
+    const auto mine = stream_view<T, Index>::dense(values.size(), own.begin, sum);
+    co_await parts.encode(codec, static_cast<std::size_t>(net.rank()), mine, own, residual);
     co_await bruck_allgather::gather(net, parts);
     for (rank_t r = 0; r < net.size(); ++r)
-      parts.decode_dense(net, codec, static_cast<std::size_t>(r), owner[r], block(owner[r]));
+      co_await parts.decode_dense(codec, static_cast<std::size_t>(r), owner[r], block(owner[r]));
   }
   template <transport Net, element T, class Codec>
     requires(!detail::varies_in_size<Codec, T> && !detail::encodes_whole_pieces<Codec>)

@@ -167,14 +167,14 @@ struct bruck_allgather : algorithm_defaults {
     const uniform_ownership owner{have.dimension(), p};
     const auto range = [&](rank_t r) { return owned ? owner[r] : index_range{0, have.dimension()}; };
     const auto rank = static_cast<std::size_t>(net.rank());
-    encoded_parts<Codec, T, Index> parts(net.memory(), static_cast<std::size_t>(p), 1);
-    parts.encode(net, codec, rank, have.part(0), range(net.rank()), residual);
+    encoded_parts<Net, Codec, T, Index> parts(net, static_cast<std::size_t>(p), 1);
+    co_await parts.encode(codec, rank, have.part(0), range(net.rank()), residual);
     co_await gather(net, parts);
     const auto entries = [&](std::size_t r) { return parts.sparse_entries(r, range(static_cast<rank_t>(r))); };
-    gathered<T, Index> all(have.dimension(), static_cast<std::size_t>(p), entries, net.memory());
+    gathered<T, Index> all(have.dimension(), static_cast<std::size_t>(p), entries, net.work());
     for (std::size_t r = 0; r < all.size(); ++r) {
       // Also decodes this rank's own stream, because the codec may have rounded its values.
-      parts.decode(net, codec, r, range(static_cast<rank_t>(r)), all.room(r));
+      co_await parts.decode(codec, r, range(static_cast<rank_t>(r)), all.room(r));
     }
     have = std::move(all);
     net.compute(have.count() / 2);
@@ -182,16 +182,16 @@ struct bruck_allgather : algorithm_defaults {
 
   /// Gathers the encoded streams of all ranks in `parts`, which at first contains only this rank's.
   template <transport Net, class Storage, element T, index_type Index>
-  static task<void> gather(channel<Net> net, encoded_parts<Storage, T, Index>& parts) {
+  static task<void> gather(channel<Net> net, encoded_parts<Net, Storage, T, Index>& parts) {
     const rank_t p = net.size();
     const auto rank = static_cast<std::size_t>(net.rank());
     for (rank_t distance = 1; distance < p; distance *= 2) {
       const auto count = static_cast<std::size_t>(std::min(distance, p - distance));
       const rank_t source = (net.rank() + distance) % p;
       auto sending = net.send((net.rank() + p - distance) % p, parts.message(rank, count));
-      message_buffer in(net.memory());
+      message_buffer in(net.work().memory());
       co_await net.receive(source, in);
-      parts.take(in, static_cast<std::size_t>(source), count);
+      co_await parts.take(in, static_cast<std::size_t>(source), count);
       in.release();
       co_await sending;
       parts.release_messages();

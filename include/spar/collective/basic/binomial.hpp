@@ -60,7 +60,7 @@ struct binomial_reduce : algorithm_defaults {
         outgoing<Storage, T, Index> out;
         const rank_t parent = (net.rank() + p - distance) % p;
         co_await net.send(parent, co_await out(net, store, have, all, step_of(0, net.rank())));
-        out.keep_error(net, store, have, all, residual);
+        co_await out.keep_error(net, store, have, all, residual);
         co_return sparse_stream<T, Index>::sparse(net.work().memory(), mine.dimension(), 0);
       }
       if (relative + distance >= p) continue;

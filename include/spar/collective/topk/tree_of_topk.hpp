@@ -61,7 +61,7 @@ struct tree_of_topk {
       if ((net.rank() & distance) != 0) {
         outgoing<Storage, T, Index> out;
         co_await net.send(net.rank() - distance, co_await out(net, store, have, all, step_of(0, net.rank())));
-        out.keep_error(net, store, have, all, residual);
+        co_await out.keep_error(net, store, have, all, residual);
         break;
       }
       if (net.rank() + distance >= p) continue;

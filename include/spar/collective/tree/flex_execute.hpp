@@ -318,14 +318,14 @@ class flex_stream_copy : public flex_streams<Net, T, Index> {
 
 /// The `Work` of flex_execute for an all-gather of encoded streams: each owner encodes each of its cells (ranges of
 /// indices) once, and ranks forward whole encoded cells down the tree.
-template <element T, index_type Index, class Storage>
+template <transport Net, element T, index_type Index, class Storage>
 class flex_encoded_streams : public flex_work {
  public:
   static constexpr bool straight = true;
 
-  flex_encoded_streams(const flex_plan& plan, const encoded_cells& cells, pool& memory)
-      : flex_work(plan), cells_(&cells), memory_(&memory), parts_of_all_(memory, cells.size(), cells.room()) {}
-  [[nodiscard]] encoded_parts<Storage, T, Index>& all() noexcept { return parts_of_all_; }
+  flex_encoded_streams(channel<Net> net, const flex_plan& plan, const encoded_cells& cells)
+      : flex_work(plan), cells_(&cells), memory_(&net.memory()), parts_of_all_(net, cells.size(), cells.room()) {}
+  [[nodiscard]] encoded_parts<Net, Storage, T, Index>& all() noexcept { return parts_of_all_; }
 
   ready<> begin_level(std::span<const flex_plan::part> parts) {
     sent_.emplace(*memory_, parts.size());
@@ -338,7 +338,7 @@ class flex_encoded_streams : public flex_work {
     return ready<payload>(message);
   }
   ready<std::uint64_t> take(const flex_message& m, const message_buffer& in) {
-    parts_of_all_.take(in, first(m.part), count(m.part));
+    parts_of_all_.take(in, first(m.part), count(m.part)).get();
     return ready<std::uint64_t>(0);
   }
   void end_level() noexcept { parts_of_all_.release_messages(); }
@@ -349,8 +349,8 @@ class flex_encoded_streams : public flex_work {
 
   const encoded_cells* cells_;
   pool* memory_;
-  encoded_parts<Storage, T, Index> parts_of_all_; // part c is the encoded cell c
-  std::optional<buffer<payload>> sent_;           // for each chain of this rank, the message to send, set by `outgoing`
+  encoded_parts<Net, Storage, T, Index> parts_of_all_; // part c is the encoded cell c
+  std::optional<buffer<payload>> sent_; // for each chain of this rank, the message to send, set by `outgoing`
 };
 
 } // namespace detail
@@ -423,15 +423,15 @@ task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* 
   if (net.size() == 1) co_return sparse_stream<T, Index>::copy(net.memory(), mine);
   const detail::encoded_cells cells(*plan, net.memory(), [](std::uint64_t) { return std::size_t{0}; });
   const auto range_of = [&](std::size_t cell) { return ranges[cells[cell]]; };
-  detail::flex_encoded_streams<T, Index, Storage> work(*plan, cells, net.memory());
+  detail::flex_encoded_streams<Net, T, Index, Storage> work(net, *plan, cells);
   const index_range own = (*plan)[net.rank()];
   for (std::size_t c = cells.at(own.begin); c < cells.at(own.end); ++c) {
     const index_range cell = range_of(c);
-    work.all().encode(net, store, c, mine.slice(cell.begin, cell.end), cell, residual);
+    co_await work.all().encode(store, c, mine.slice(cell.begin, cell.end), cell, residual);
   }
   co_await detail::flex_execute(net, plan, false, &work);
   constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
-  co_return work.all().joined(net, store, n, range_of, absent, never_dense);
+  co_return work.all().joined(store, n, range_of, absent, never_dense);
 }
 
 } // namespace spar::inline v0_1

@@ -26,7 +26,7 @@ class mixed_message {
   /// Sets the `entries`, whose indices lie in `range`, and makes room for `bytes` bytes of sets and values.
   template <transport Net, class Codec, element T, index_type Index>
   void begin(channel<Net> net, const Codec& codec, coo_span<T, Index> entries, index_range range, std::size_t bytes) {
-    entries_ = detail::encode_entries(net, codec, entries, range, entry_room_);
+    entries_ = detail::encode_entries(net, codec, entries, range, entry_room_).get();
     begin(net, bytes);
   }
   /// The same without entries.
@@ -107,7 +107,7 @@ class mixed_reader {
   template <transport Net, class Codec, element T, index_type Index>
   void read_entries(channel<Net> net, const Codec& codec, index_range range, entry_room<T, Index> to) {
     reads_entries_ = true;
-    detail::decode_entries(net, codec, in_->piece<std::byte>(0), range, to);
+    detail::decode_entries(net, codec, in_->piece<std::byte>(0), range, to).get();
   }
   /// Returns the next number, which must be at most `most`.
   [[nodiscard]] std::uint64_t read_number(std::uint64_t most) {

@@ -45,23 +45,25 @@ void compute_code(channel<Net> net, const Codec& codec, std::size_t entries) {
 /// Encodes `entries`, whose indices lie in `range`, to `room`, which grows if it is too small. Returns a message that
 /// refers to `room`.
 template <transport Net, class Codec, element T, index_type Index>
-payload encode_entries(channel<Net> net, const Codec& codec, coo_span<T, Index> entries, index_range range,
-                       buffer<std::byte>& room) {
+answer<Net, payload> encode_entries(channel<Net> net, const Codec& codec, coo_span<T, Index> entries, index_range range,
+                                    buffer<std::byte>& room) {
   const std::size_t most = codec.template bound<T, Index>(range, entries.size());
-  if (room.size() < most) room = buffer<std::byte>(net.memory(), most);
+  if (room.size() < most) room = buffer<std::byte>(net.work().memory(), most);
   const double begin = net.net().now();
-  const auto bytes = codec.encode(entries, range, room.span());
-  spar::ensure(bytes <= most, "encode() of a stream codec wrote more bytes than bound() allows");
-  compute_code<T>(net, codec, entries.size());
-  net.note_compression(net.net().now() - begin);
-  if constexpr (requires { bytes.indices; }) {
-    net.note_coded_indices(entries.size(), bytes.indices);
-    net.note_coded_values(components(entries.values).size(), bytes.values);
-  }
-  return {wire_format::entries_coded,
-          entries.size(),
-          {std::as_const(room).span().first(bytes)},
-          entries.size() * (sizeof(T) + sizeof(Index))};
+  return after(net, net.work().encode_entries(codec, entries, range, room.span()),
+               [net, codec, entries, most, begin, &room](const auto& bytes) -> payload {
+                 spar::ensure(bytes <= most, "encode() of a stream codec wrote more bytes than bound() allows");
+                 compute_code<T>(net, codec, entries.size());
+                 net.note_compression(net.net().now() - begin);
+                 if constexpr (requires { bytes.indices; }) {
+                   net.note_coded_indices(entries.size(), bytes.indices);
+                   net.note_coded_values(components(entries.values).size(), bytes.values);
+                 }
+                 return {wire_format::entries_coded,
+                         entries.size(),
+                         {std::as_const(room).span().first(bytes)},
+                         entries.size() * (sizeof(T) + sizeof(Index))};
+               });
 }
 
 /// Throws `corrupt_message` if `range` has fewer than `count` indices. `count` comes from a message that may be
@@ -72,13 +74,15 @@ inline void check_count(std::uint64_t count, index_range range) {
                           " indices; expected at most one entry per index"});
 }
 
+/// Decodes the entries in `bytes`, whose indices must lie in `range`, to `to`.
 template <transport Net, class Codec, element T, index_type Index>
-void decode_entries(channel<Net> net, const Codec& codec, std::span<const std::byte> bytes, index_range range,
-                    entry_room<T, Index> to) {
+answer<Net> decode_entries(channel<Net> net, const Codec& codec, std::span<const std::byte> bytes, index_range range,
+                           entry_room<T, Index> to) {
   const double begin = net.net().now();
-  codec.decode(bytes, range, to);
-  compute_code<T>(net, codec, to.indices.size());
-  net.note_decompression(net.net().now() - begin);
+  return after(net, net.work().decode_entries(codec, bytes, range, to), [net, codec, to, begin] {
+    compute_code<T>(net, codec, to.indices.size());
+    net.note_decompression(net.net().now() - begin);
+  });
 }
 
 /// Returns a message of the stream `v`, whose indices lie in `range`. The message refers to the memory of `v` if this
@@ -92,7 +96,7 @@ answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const
     if constexpr (lending_codec<storage::streams_type<Storage>, T, Index>)
       return answered(net, streams.lend(v.entries()));
     else
-      return answered(net, encode_entries(net, streams, v.entries(), range, room));
+      return encode_entries(net, streams, v.entries(), range, room);
   }
   if constexpr (storage::plain_blocks<Storage>) {
     return answered(net, view_message(v.values()));
@@ -106,14 +110,17 @@ answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const
 /// block codec) or dense. The result has its own memory. Throws `corrupt_message` if the payload is malformed or does
 /// not fit `range`.
 template <element T, index_type Index, transport Net, class Storage>
-sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, const payload& received, std::uint64_t n,
-                                      index_range range) {
-  if (received.format == wire_format::entries_coded) {
-    check_count(received.count, range);
-    auto out = sparse_stream<T, Index>::sparse(net.memory(), n, received.count);
-    const entry_room<T, Index> to{out.indices(), out.values()};
-    decode_entries(net, storage::streams_of(store), received.pieces[0], range, to);
-    return out;
+answer<Net, sparse_stream<T, Index>> decode_stream(channel<Net> net, const Storage& store, const payload& received,
+                                                   std::uint64_t n, index_range range) {
+  using streams_type = storage::streams_type<Storage>;
+  if constexpr (workspace_of<Net>::template decodes_entries<streams_type>) {
+    if (received.format == wire_format::entries_coded) {
+      check_count(received.count, range);
+      auto out = sparse_stream<T, Index>::sparse(net.work().memory(), n, received.count);
+      const entry_room<T, Index> to{out.indices(), out.values()};
+      return after(net, decode_entries(net, storage::streams_of(store), received.pieces[0], range, to),
+                   [out = std::move(out)]() mutable { return std::move(out); });
+    }
   }
   if (storage::plain_blocks<Storage> && received.format == wire_format::block_coded) {
     raise<corrupt_message>(
@@ -124,8 +131,11 @@ sparse_stream<T, Index> decode_stream(channel<Net> net, const Storage& store, co
   const block_coder coder(net, blocks);
   const payload checked = coder.template checked<T>(received, range.size());
   auto out = sparse_stream<T, Index>::dense(net.work().memory(), n, range.begin, range.size());
-  coder.decode(checked, out.values());
-  return out;
+  if constexpr (storage::plain_blocks<Storage>)
+    net.work().copy(reinterpret_cast<std::byte*>(out.values().data()), checked.pieces[0]);
+  else
+    coder.decode(checked, out.values());
+  return answered(net, std::move(out));
 }
 
 /// Returns a view of the entries in the received message `in`. Their indices are checked at once, unless the values are
@@ -167,27 +177,32 @@ class outgoing {
   /// go on with the decoded stream, this rank must use the returned stream, too, so that all ranks have the same bits.
   /// Adds the rounding errors to `residual`, unless `residual` is empty.
   template <transport Net>
-  stream_view<T, Index> as_decoded(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
-                                   index_range range, residual_view<T> residual) {
+  answer<Net, stream_view<T, Index>> as_decoded(channel<Net> net, const Storage& store, const stream_view<T, Index>& v,
+                                                index_range range, residual_view<T> residual) {
     if constexpr (storage::is_exact<Storage>) {
-      return v;
+      return answered(net, v);
     } else {
       const bool lossy = message_.format == wire_format::block_coded ||
                          (message_.format == wire_format::entries_coded && !storage::streams_type<Storage>::exact);
-      if (!lossy) return v;
-      decoded_ = detail::decode_stream<T, Index>(net, store, message_, v.dimension(), range);
-      if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
-      return std::as_const(decoded_).view();
+      if (!lossy) return answered(net, v);
+      return after(net, detail::decode_stream<T, Index>(net, store, message_, v.dimension(), range),
+                   [this, v, residual](sparse_stream<T, Index>&& decoded) {
+                     decoded_ = std::move(decoded);
+                     if (!residual.empty()) detail::add_lost(residual, v, std::as_const(decoded_).view());
+                     return std::as_const(decoded_).view();
+                   });
     }
   }
   /// Adds the rounding errors of the message of `v`, whose indices lie in `range`, to `residual`, unless `residual` is
   /// empty. A rank that does not use the stream after the send calls this function instead of `as_decoded`.
   template <transport Net>
-  void keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
-                  residual_view<T> residual) {
+  answer<Net> keep_error(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
+                         residual_view<T> residual) {
     if constexpr (!storage::is_exact<Storage>) {
-      if (!residual.empty()) (void)as_decoded(net, store, v, range, residual);
+      if (!residual.empty())
+        return after(net, as_decoded(net, store, v, range, residual), [](const stream_view<T, Index>&) {});
     }
+    return answered(net);
   }
   /// The message that was encoded last.
   [[nodiscard]] const payload& message() const noexcept { return message_; }
@@ -210,14 +225,16 @@ class outgoing<Storage, T, Index> {
   }
   /// Returns `v`, because nothing is rounded.
   template <transport Net>
-  stream_view<T, Index> as_decoded(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
-                                   residual_view<T>) const noexcept {
-    return v;
+  ready<stream_view<T, Index>> as_decoded(channel<Net>, const Storage&, const stream_view<T, Index>& v, index_range,
+                                          residual_view<T>) const noexcept {
+    return ready(v);
   }
   /// Does nothing, because nothing is rounded.
   template <transport Net>
-  void keep_error(channel<Net>, const Storage&, const stream_view<T, Index>&, index_range,
-                  residual_view<T>) const noexcept {}
+  ready<> keep_error(channel<Net>, const Storage&, const stream_view<T, Index>&, index_range,
+                     residual_view<T>) const noexcept {
+    return {};
+  }
 };
 
 /// Messages that may be in flight at the same time, of streams that this rank does not use after the sends.
@@ -239,11 +256,10 @@ class outgoing_list {
       return outgoing<Storage, T, Index>()(net, store, v, range, step);
     } else {
       auto& out = messages_.emplace_back();
-      return after(net, out(net, store, v, range, step),
-                   [&out, net, &store, v, range, residual](const payload& message) {
-                     out.keep_error(net, store, v, range, residual);
-                     return message;
-                   });
+      return after_answer(
+          net, out(net, store, v, range, step), [&out, net, &store, v, range, residual](const payload& message) {
+            return after(net, out.keep_error(net, store, v, range, residual), [message] { return message; });
+          });
     }
   }
 
@@ -270,15 +286,20 @@ class incoming : public message_buffer {
       if (h.format == wire_format::sparse)
         return detail::borrow<T, Index>(net, storage::streams_of(store), *this, range, when);
     }
-    const bool coded = workspace_of<Net>::decodes_entries && h.format == wire_format::entries_coded;
+    using streams_type = storage::streams_type<Storage>;
+    const bool coded =
+        workspace_of<Net>::template decodes_entries<streams_type> && h.format == wire_format::entries_coded;
     if (!coded && h.format != wire_format::block_coded) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(h.format),
                               " arrived; expected a format that the storage of this rank can decode: 2 (dense values), "
                               "3 (encoded block), 5 (coded entries), or 1 (plain entries) with a storage like coo"});
     }
-    decoded_ = detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range);
-    release();
-    return answered(net, std::as_const(decoded_).view());
+    return after(net, detail::decode_stream<T, Index>(net, store, arrived_payload(), h.dimension, range),
+                 [this](sparse_stream<T, Index>&& decoded) {
+                   decoded_ = std::move(decoded);
+                   release();
+                   return std::as_const(decoded_).view();
+                 });
   }
   /// Returns the payload of the received message, not decoded.
   [[nodiscard]] payload arrived_payload() const { return {head().format, head().count, {piece<std::byte>(0)}}; }
@@ -313,10 +334,12 @@ class relayed {
   template <transport Net>
   auto encode(channel<Net> net, const Storage& store, const stream_view<T, Index>& v, index_range range,
               residual_view<T> residual) {
-    return after(net, own_(net, store, v, range, 0), [this, net, &store, v, range, residual](const payload& message) {
-      message_ = message;
-      view_ = own_.as_decoded(net, store, v, range, residual);
-    });
+    return after_answer(net, own_(net, store, v, range, 0),
+                        [this, net, &store, v, range, residual](const payload& message) {
+                          message_ = message;
+                          return after(net, own_.as_decoded(net, store, v, range, residual),
+                                       [this](const stream_view<T, Index>& decoded) { view_ = decoded; });
+                        });
   }
   /// On a rank that is not the owner, copies the received stream `in`, whose indices must lie in `range`, to memory of
   /// this rank, because a message in the sender's memory cannot be forwarded. Throws `corrupt_message` if the stream is
@@ -326,17 +349,22 @@ class relayed {
     const wire_format format = in.head().format;
     owned_ = true;
     if constexpr (!storage::copies_nothing<Storage, T, Index>) {
-      if ((format == wire_format::entries_coded && workspace_of<Net>::decodes_entries) ||
-          format == wire_format::block_coded) {
+      using streams_type = storage::streams_type<Storage>;
+      const bool coded =
+          workspace_of<Net>::template decodes_entries<streams_type> && format == wire_format::entries_coded;
+      if (coded || format == wire_format::block_coded) {
         const payload received = in.arrived_payload();
-        held_ = detail::decode_stream<T, Index>(net, store, received, in.head().dimension, range);
-        bytes_ = buffer<std::byte>(net.work().memory(), received.pieces[0].size());
-        net.work().copy(bytes_.data(), received.pieces[0]);
-        const std::uint64_t plain =
-            format == wire_format::entries_coded ? received.count * (sizeof(T) + sizeof(Index)) : 0;
-        message_ = {format, received.count, {std::as_const(bytes_).span()}, plain};
-        view_ = std::as_const(held_).view();
-        return answered(net);
+        return after(net, detail::decode_stream<T, Index>(net, store, received, in.head().dimension, range),
+                     [this, net, received](sparse_stream<T, Index>&& decoded) {
+                       held_ = std::move(decoded);
+                       bytes_ = buffer<std::byte>(net.work().memory(), received.pieces[0].size());
+                       net.work().copy(bytes_.data(), received.pieces[0]);
+                       const std::uint64_t plain = received.format == wire_format::entries_coded
+                                                       ? received.count * (sizeof(T) + sizeof(Index))
+                                                       : 0;
+                       message_ = {received.format, received.count, {std::as_const(bytes_).span()}, plain};
+                       view_ = std::as_const(held_).view();
+                     });
       }
     }
     return after(net, in.view(net, store, range), [this, net](const stream_view<T, Index>& received) {

@@ -11,7 +11,7 @@
 #include <spar/cuda/kernel/partition.cuh>
 #include <spar/cuda/kernel/take.cuh>
 #include <spar/cuda/values/codecs.cuh>
-#include <spar/cuda/values/counts.cuh>
+#include <spar/cuda/values/coded.cuh>
 #include <spar/runtime/tasks/task.hpp>
 #include <spar/storage/residual_view.hpp>
 #include <spar/storage/sparse_stream.hpp>
@@ -47,16 +47,15 @@ struct device_sum {
 /// their first work into the stream before they return; await them at once, because they refer to their arguments. The
 /// results have the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails.
 /// Entries and values are in device memory; the lists of bounds, probes and counts are on the host.
-class device_work : public device_counts {
+class device_work : public device_entry_codes {
  public:
   template <class T = void>
   using answer = task<T>;
   static constexpr bool checks_later = true;
   static constexpr bool may_lend = true;
-  static constexpr bool decodes_entries = false;
   static constexpr bool moves_nonzeros = false;
 
-  using device_counts::device_counts;
+  using device_entry_codes::device_entry_codes;
 
   /// Waits for the work, which may still read memory of this object.
   ~device_work() { cudaStreamSynchronize(stream()); }

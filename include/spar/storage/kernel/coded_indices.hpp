@@ -21,7 +21,8 @@ namespace spar::inline v0_1::kernel {
 /// An upper bound on the bytes of `count` encoded indices, and the room that `encode_indices` needs.
 template <index_type Index>
 constexpr std::size_t coded_indices_bound(std::size_t count) noexcept {
-  return 1 + sizeof(Index) + 16 + rice_bound<Index>(count); // 16: for the number of runs and two short blocks
+  // 16: for the number of runs and two short blocks, or for two `packed_position`s
+  return 1 + sizeof(Index) + 16 + rice_bound<Index>(count);
 }
 
 namespace detail {
@@ -51,12 +52,14 @@ U add_gaps(const rice_numbers<U>& x, U before, U* __restrict to) {
   return any[0];
 }
 
-enum class index_code : std::uint8_t { gaps = 1, runs = 2 };
+/// What the numbers of a code of indices are: gaps, runs, or gaps of equal widths (see `number_writer`).
+enum class index_code : std::uint8_t { gaps = 1, runs = 2, equal_widths = 3 };
 
-/// Encodes the gap before each index.
+/// Encodes the gap before each index to `out`, in a message that begins at `origin`.
 template <index_type Index>
-std::byte* encode_gaps(std::span<const Index> indices, Index before, coding how, std::byte* out) {
+std::byte* encode_gaps(std::span<const Index> indices, Index before, coding how, std::byte* origin, std::byte* out) {
   rice_numbers<Index> gap;
+  number_writer<Index> to(how, indices.size(), origin, out);
   for (std::size_t at = 0; at < indices.size(); at += rice_block) {
     const std::size_t count = std::min(rice_block, indices.size() - at);
     const whole_block<Index> block(indices.data() + at, count);
@@ -67,19 +70,18 @@ std::byte* encode_gaps(std::span<const Index> indices, Index before, coding how,
       store(gap.data() + e, load<vector<Index>>(index + e) - load<vector<Index>>(index + e - 1) - 1);
     for (std::size_t e = count; e < rice_block; ++e) gap[e] = 0;
     before = index[count - 1];
-    out = encode_numbers(gap, union_of(gap), count, how, out);
+    to.add(gap, union_of(gap), count);
   }
-  return out;
+  return to.end();
 }
 
 template <index_type Index>
-const std::byte* decode_gaps(const std::byte* in, const std::byte* end, index_range range, std::span<Index> indices) {
+const std::byte* decode_gaps(number_reader<Index> from, index_range range, std::span<Index> indices) {
   rice_numbers<Index> gap, last_block;
   auto before = static_cast<Index>(range.begin - 1);
   for (std::size_t at = 0; at < indices.size(); at += rice_block) {
     const std::size_t count = std::min(rice_block, indices.size() - at);
-    in = decode_numbers(in, end, count, gap);
-    if (in == nullptr) return nullptr;
+    if (!from.next(count, gap)) return nullptr;
     const bool whole = count == rice_block;
     Index* const to = whole ? indices.data() + at : last_block.data();
     const Index any = add_gaps(gap, before, to);
@@ -92,7 +94,7 @@ const std::byte* decode_gaps(const std::byte* in, const std::byte* end, index_ra
     if (!whole) std::memcpy(indices.data() + at, to, count * sizeof(Index));
     before = to[count - 1];
   }
-  return in;
+  return from.rest();
 }
 
 /// The number of runs of adjacent indices, or any number above half of the indices if there are more runs than that.
@@ -176,10 +178,10 @@ inline bool runs_are_smaller(std::size_t runs, std::size_t count, std::uint64_t 
 
 } // namespace detail
 
-/// Encodes ascending indices, none below `first`. Returns the end of the encoded bytes. Layout: a byte, whose lowest
-/// two bits are 1 for gaps or 2 for runs, and whose other bits are the number of bytes of the next number; the distance
-/// of the lowest index from `first`, which may exceed all gaps, so that it is not one of their block; the numbers of
-/// the gaps or runs, which begin at the lowest index.
+/// Encodes ascending indices, none below `first`, in a message that begins at `out`. Returns the end of the encoded
+/// bytes. Layout: a byte, whose lowest two bits are the `index_code`, and whose other bits are the number of bytes of
+/// the next number; the distance of the lowest index from `first`, which may exceed all gaps, so that it is not one of
+/// their block; the numbers of the gaps or runs, which begin at the lowest index.
 template <index_type Index>
 std::byte* encode_indices(std::span<const Index> indices, std::uint64_t first, coding how, std::byte* out) {
   if (indices.empty()) return out;
@@ -187,7 +189,9 @@ std::byte* encode_indices(std::span<const Index> indices, std::uint64_t first, c
   const Index lowest = indices.front();
   const auto code = detail::runs_are_smaller(runs, indices.size(), indices.back() - lowest + 1)
                         ? detail::index_code::runs
-                        : detail::index_code::gaps;
+                    : how == coding::fastest ? detail::index_code::equal_widths
+                                             : detail::index_code::gaps;
+  std::byte* const origin = out;
   const auto distance = static_cast<Index>(lowest - first);
   const unsigned bytes = (static_cast<unsigned>(std::bit_width(distance)) + 7) / 8;
   *out++ = static_cast<std::byte>(static_cast<unsigned>(code) | bytes << 2);
@@ -195,15 +199,16 @@ std::byte* encode_indices(std::span<const Index> indices, std::uint64_t first, c
   out += bytes;
   const auto before = static_cast<Index>(lowest - 1);
   return code == detail::index_code::runs ? detail::encode_runs(indices, runs, before, how, out)
-                                          : detail::encode_gaps(indices, before, how, out);
+                                          : detail::encode_gaps(indices, before, how, origin, out);
 }
 
-/// Decodes indices of `range`. Returns the end of their encoding, or nullptr if the bytes from `in` to `end` do not
-/// encode ascending indices of `range`.
+/// Decodes indices of `range` from a message that begins at `in`. Returns the end of their encoding, or nullptr if the
+/// bytes from `in` to `end` do not encode ascending indices of `range`.
 template <index_type Index>
 const std::byte* decode_indices(const std::byte* in, const std::byte* end, index_range range,
                                 std::span<Index> indices) {
   if (in == end || indices.empty()) return indices.empty() ? in : nullptr;
+  const std::byte* const origin = in;
   const auto head = static_cast<unsigned>(*in++);
   const std::size_t bytes = head >> 2;
   Index distance{};
@@ -212,9 +217,13 @@ const std::byte* decode_indices(const std::byte* in, const std::byte* end, index
   if (distance >= range.size()) return nullptr;
   range.begin += distance;
   in += bytes;
-  switch (static_cast<detail::index_code>(head & 3)) {
+  const auto code = static_cast<detail::index_code>(head & 3);
+  switch (code) {
   case detail::index_code::gaps:
-    return detail::decode_gaps(in, end, range, indices);
+  case detail::index_code::equal_widths: {
+    const auto how = code == detail::index_code::gaps ? coding::smallest : coding::fastest;
+    return detail::decode_gaps(number_reader<Index>(how, indices.size(), origin, in, end), range, indices);
+  }
   case detail::index_code::runs:
     return detail::decode_runs(in, end, range, indices);
   }

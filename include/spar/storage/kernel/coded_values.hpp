@@ -78,18 +78,28 @@ template <class T, unsigned Dropped>
     return bits;
 }
 template <class T, unsigned Dropped>
-[[gnu::always_inline]] inline T join(number_of<T> magnitude, number_of<T> sign) {
+[[gnu::always_inline]] SPAR_HOST_DEVICE inline T join(number_of<T> magnitude, number_of<T> sign) {
   using U = number_of<T>;
   U bits = magnitude;
   if constexpr (is_floating<T>)
     bits = magnitude << Dropped | sign << top_bit<T>;
   else if constexpr (std::is_signed_v<T>)
     bits = magnitude ^ (U{} - sign);
-  return std::bit_cast<T>(static_cast<bits_of<T>>(bits));
+  return __builtin_bit_cast(T, static_cast<bits_of<T>>(bits)); // std::bit_cast is not for devices
 }
 
 template <class T>
 inline constexpr bool has_sign = is_floating<T> || std::is_signed_v<T>;
+
+/// The lowest bits of magnitudes that are left out of sums, so that a sum is exact: a block's sum fits into a lane, and
+/// that of 2^40 values into 64 bits.
+template <class U>
+inline constexpr unsigned left_out_of_sums = digits<U> - 24;
+/// Whether the value at this position of a block is one of the quarter whose sum decides on the `origin`.
+template <class U>
+SPAR_HOST_DEVICE constexpr bool is_in_sum(unsigned position) {
+  return position / (16 / sizeof(U)) % 4 == 0;
+}
 
 /// The magnitude from which the numbers of values count, before bits are dropped: the smallest or, if the mean is
 /// closer to it, the largest one. Of magnitudes with a highest bit, it is another magnitude, so that the code is
@@ -103,8 +113,8 @@ class origin {
   explicit origin(std::span<const T> values) {
     S least{}, most{};
     constexpr U half = U{1} << (digits<U> - 1);
-    constexpr unsigned low = 8; // bits that are left out of sums, so that a block's sum fits into a lane
-    double sum = 0;
+    constexpr unsigned low = left_out_of_sums<U>;
+    std::int64_t sum = 0;
     for (std::size_t at = 0; at < values.size(); at += rice_block) {
       const whole_block<T> block(values.data() + at, std::min(rice_block, values.size() - at));
       const auto magnitudes = [&](std::size_t e) __attribute__((always_inline)) {
@@ -136,11 +146,16 @@ class origin {
           most = std::max<S>(most, highest[e]);
         }
       }
-      for (unsigned e = 0; e < lanes<U>; ++e) sum += static_cast<double>(upper[e]);
+      for (unsigned e = 0; e < lanes<U>; ++e) sum += upper[e];
     }
-    const auto blocks = static_cast<double>((values.size() + rice_block - 1) / rice_block);
-    const auto twice = static_cast<double>((least >> low) + (most >> low));
-    counts_from_most = 2 * sum > blocks * (rice_block / 4) * twice;
+    *this = origin(values.size(), least, most, sum);
+  }
+  /// The same of so many values, given their least and largest magnitude, as signed numbers, and the sum of a quarter
+  /// of them, of which `left_out_of_sums` bits are left out: in each block, of every fourth vector (see `is_in_sum`).
+  SPAR_HOST_DEVICE constexpr origin(std::uint64_t values, S least, S most, std::int64_t sum) {
+    const auto blocks = static_cast<std::int64_t>((values + rice_block - 1) / rice_block);
+    const std::int64_t twice = std::int64_t{least >> left_out_of_sums<U>} + (most >> left_out_of_sums<U>);
+    counts_from_most = 2 * sum > blocks * std::int64_t{rice_block / 4} * twice;
     base = static_cast<U>(counts_from_most ? most : least);
   }
 
@@ -148,19 +163,25 @@ class origin {
   U base;
 };
 
+/// What the first byte of encoded values says: that numbers count from the largest magnitude, and that the numbers
+/// have equal widths.
+inline constexpr unsigned from_most = 1, equal_widths = 2;
+
 } // namespace detail
 
 /// An upper bound on the bytes of `count` encoded values, and the room that `encode_values` needs.
 template <element T>
 constexpr std::size_t coded_values_bound(std::size_t count) noexcept {
   if constexpr (detail::has_magnitude<T>)
-    return 1 + sizeof(T) + rice_bound<detail::number_of<T>>(count);
+    return 1 + sizeof(T) + packed_alignment + rice_bound<detail::number_of<T>>(count);
   else
     return count * sizeof(T);
 }
 
 /// Encodes values, of whose mantissas the lowest `Dropped` bits are rounded away; `Dropped` is 0 for integers. Returns
-/// the end of the encoded bytes.
+/// the end of the encoded bytes. Layout of values with a magnitude: a byte that says whether numbers count from the
+/// largest magnitude, and whether they have equal widths; the magnitude from which numbers count, rounded, in as many
+/// bytes as a value; the numbers (see `number_writer`), in a message whose positions count from `out`.
 template <unsigned Dropped, element T>
 std::byte* encode_values(std::span<const T> values, coding how, std::byte* out) {
   if constexpr (!detail::has_magnitude<T>) {
@@ -172,10 +193,12 @@ std::byte* encode_values(std::span<const T> values, coding how, std::byte* out) 
     const detail::origin<T> from(values);
     // No value is rounded to beyond the rounded base.
     const U base = detail::magnitudes_of<T, Dropped>(detail::vector<U>{} + from.base)[0];
-    *out++ = static_cast<std::byte>(from.counts_from_most);
+    std::byte* const origin = out;
+    *out++ = static_cast<std::byte>((from.counts_from_most ? detail::from_most : 0U) |
+                                    (how == coding::fastest ? detail::equal_widths : 0U));
     const auto base_bits = static_cast<detail::bits_of<T>>(base);
     std::memcpy(out, &base_bits, sizeof base_bits);
-    out += sizeof base_bits;
+    number_writer<U> to(how, values.size(), origin, out + sizeof base_bits);
     // Of a magnitude m and its sign in the lowest bit, (m ^ turn) - turned_base is m - base, or base - m if the numbers
     // count from the largest magnitude, and the same sign.
     constexpr unsigned sign_bits = detail::has_sign<T> ? 1 : 0;
@@ -191,9 +214,9 @@ std::byte* encode_values(std::span<const T> values, coding how, std::byte* out) 
         return (number ^ turn) - turned_base;
       });
       for (std::size_t e = count; e < rice_block; ++e) x[e] = 0;
-      out = encode_numbers(x, any, count, how, out);
+      to.add(x, any, count);
     }
-    return out;
+    return to.end();
   }
 }
 
@@ -209,19 +232,20 @@ const std::byte* decode_values(const std::byte* in, const std::byte* end, std::s
     using U = detail::number_of<T>;
     if (values.empty()) return in;
     if (static_cast<std::size_t>(end - in) < 1 + sizeof(T)) return nullptr;
-    const auto counts_from_most = static_cast<unsigned>(*in++);
-    if (counts_from_most > 1) return nullptr;
-    const U turn = U{} - U{counts_from_most};
+    const std::byte* const origin = in;
+    const auto head = static_cast<unsigned>(*in++);
+    if (head > (detail::from_most | detail::equal_widths)) return nullptr;
+    const auto how = (head & detail::equal_widths) != 0 ? coding::fastest : coding::smallest;
+    const U turn = U{} - U{head & detail::from_most};
     detail::bits_of<T> base_bits;
     std::memcpy(&base_bits, in, sizeof base_bits);
-    in += sizeof base_bits;
+    number_reader<U> from(how, values.size(), origin, in + sizeof base_bits, end);
     const U turned_base = U{base_bits} ^ turn;
     rice_numbers<U> x;
     T* __restrict to = values.data();
     for (std::size_t at = 0; at < values.size(); at += rice_block, to += rice_block) {
       const std::size_t count = std::min(rice_block, values.size() - at);
-      in = decode_numbers(in, end, count, x);
-      if (in == nullptr) return nullptr;
+      if (!from.next(count, x)) return nullptr;
       const auto value = [&](U number) {
         const U distance = detail::has_sign<T> ? number >> 1 : number;
         return detail::join<T, Dropped>((distance + turned_base) ^ turn, number & 1);
@@ -232,7 +256,7 @@ const std::byte* decode_values(const std::byte* in, const std::byte* end, std::s
         for (std::size_t e = 0; e < count; ++e) to[e] = value(x[e]);
       }
     }
-    return in;
+    return from.rest();
   }
 }
 

@@ -26,7 +26,7 @@ struct alignas(16) rice_numbers : std::array<U, rice_block> {};
 /// How small a block becomes.
 enum class coding : std::uint8_t {
   smallest, ///< Rice code or equal width, whichever is smaller
-  fastest   ///< equal width, which takes a third of the time of the Rice code
+  fastest   ///< equal width, which takes a third of the time of the Rice code; all widths in front (`number_writer`)
 };
 
 /// An upper bound on the bytes of `count` encoded numbers of type U, all blocks together. A block takes at most one
@@ -79,7 +79,7 @@ template <class V>
   std::memcpy(to, &value, sizeof value);
 }
 template <class U>
-constexpr U low_bits(unsigned bits) {
+SPAR_HOST_DEVICE constexpr U low_bits(unsigned bits) {
   return bits == digits<U> ? ~U{} : static_cast<U>((U{1} << bits) - 1);
 }
 
@@ -263,6 +263,62 @@ inline constexpr unsigned is_rice = 0x80; // in the first byte of a block, whose
 
 } // namespace detail
 
+namespace detail {
+
+/// The first byte of a block: of its first `count` numbers, whose bits have the union `any`; the others must be 0.
+template <class U>
+std::byte head_of_block(const rice_numbers<U>& x, U any, std::size_t count, coding how) {
+  const auto width = static_cast<unsigned>(std::bit_width(any));
+  if (how == coding::smallest) {
+    constexpr unsigned most_added = digits<U> - std::bit_width(rice_block - 1);
+    const unsigned left_out = width > most_added ? width - most_added : 0; // so that the sum fits into a number
+    const auto sum = static_cast<double>(sum_of_quotients(x.data(), left_out));
+    // The best l for numbers with a geometric distribution of this mean.
+    const double mean = sum * static_cast<double>(U{1} << left_out) / static_cast<double>(count);
+    const auto low = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(0.4812 * (mean + 0.5))));
+    if (low < width) {
+      const auto ones = static_cast<std::size_t>(sum_of_quotients(x.data(), low)) + count;
+      if ((count * low + 7) / 8 + (ones + 7) / 8 < (count * width + 7) / 8)
+        return static_cast<std::byte>(low | is_rice);
+    }
+  }
+  return static_cast<std::byte>(width);
+}
+
+/// Encodes the first `count` numbers of a block as its first byte `head` says. Returns the end of the encoded bytes.
+template <class U>
+std::byte* encode_block(const rice_numbers<U>& x, std::byte head, std::size_t count, std::byte* out) {
+  const unsigned bits = static_cast<unsigned>(head) & ~is_rice;
+  const bool unary = (static_cast<unsigned>(head) & is_rice) != 0;
+  if (count < rice_block) {
+    out = pack_rest(x.data(), count, bits, out);
+    return unary ? write_unary(x.data(), count, bits, out) : out;
+  }
+  if (!unary) return pack_block<true>(x.data(), bits, out);
+  return write_unary(x.data(), count, bits, pack_block<false>(x.data(), bits, out));
+}
+
+/// Decodes the first `count` numbers of a block with the first byte `head`, and writes anything to the others. Returns
+/// the end of their encoding, which begins at `in`, or nullptr if the bytes from `in` to `end` are no such block.
+template <class U>
+const std::byte* decode_block(std::byte head, const std::byte* in, const std::byte* end, std::size_t count,
+                              rice_numbers<U>& x) {
+  const unsigned bits = static_cast<unsigned>(head) & ~is_rice;
+  const std::size_t bytes = (count * bits + 7) / 8, left = static_cast<std::size_t>(end - in);
+  if (bits > digits<U> || bytes > left) return nullptr;
+  const std::byte* low = in;
+  std::array<std::byte, rice_block * sizeof(U) + 16> copy;
+  if (left < bytes + 16) { // unpacking reads beyond the packed numbers
+    std::memcpy(copy.data(), in, bytes);
+    low = copy.data();
+  }
+  count == rice_block ? unpack_block(low, bits, x.data()) : unpack_rest(low, count, bits, x.data());
+  if ((static_cast<unsigned>(head) & is_rice) == 0) return in + bytes;
+  return bits == digits<U> ? nullptr : add_unary(in + bytes, end, count, bits, x.data());
+}
+
+} // namespace detail
+
 /// Encodes the first `count` numbers of a block; the others must be 0. `any` is the union of their bits. Returns the
 /// end of the encoded bytes; see `rice_bound` for the room that the encoder needs.
 ///
@@ -271,47 +327,100 @@ inline constexpr unsigned is_rice = 0x80; // in the first byte of a block, whose
 /// unary part in whole bytes, which contains, for each number, as many zeros as its other bits say, and a one.
 template <class U>
 std::byte* encode_numbers(const rice_numbers<U>& x, U any, std::size_t count, coding how, std::byte* out) {
-  const auto width = static_cast<unsigned>(std::bit_width(any));
-  unsigned bits = width, unary = 0;
-  if (how == coding::smallest) {
-    constexpr unsigned most_added = detail::digits<U> - std::bit_width(rice_block - 1);
-    const unsigned left_out = width > most_added ? width - most_added : 0; // so that the sum fits into a number
-    const auto sum = static_cast<double>(detail::sum_of_quotients(x.data(), left_out));
-    // The best l for numbers with a geometric distribution of this mean.
-    const double mean = sum * static_cast<double>(U{1} << left_out) / static_cast<double>(count);
-    const auto low = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(0.4812 * (mean + 0.5))));
-    if (low < width) {
-      const auto ones = static_cast<std::size_t>(detail::sum_of_quotients(x.data(), low)) + count;
-      if ((count * low + 7) / 8 + (ones + 7) / 8 < (count * width + 7) / 8) bits = low, unary = detail::is_rice;
-    }
-  }
-  *out++ = static_cast<std::byte>(bits | unary);
-  if (count < rice_block) {
-    out = detail::pack_rest(x.data(), count, bits, out);
-    return unary == 0 ? out : detail::write_unary(x.data(), count, bits, out);
-  }
-  if (unary == 0) return detail::pack_block<true>(x.data(), bits, out);
-  return detail::write_unary(x.data(), count, bits, detail::pack_block<false>(x.data(), bits, out));
+  *out = detail::head_of_block(x, any, count, how);
+  return detail::encode_block(x, *out, count, out + 1);
 }
 
 /// Decodes the first `count` numbers of a block, and writes anything to the others. Returns the end of their encoding,
 /// which begins at `in`, or nullptr if the bytes from `in` to `end` are no such block.
 template <class U>
 const std::byte* decode_numbers(const std::byte* in, const std::byte* end, std::size_t count, rice_numbers<U>& x) {
-  if (in == end) return nullptr;
-  const auto head = static_cast<unsigned>(*in++);
-  const unsigned bits = head & ~detail::is_rice;
-  const std::size_t bytes = (count * bits + 7) / 8, left = static_cast<std::size_t>(end - in);
-  if (bits > detail::digits<U> || bytes > left) return nullptr;
-  const std::byte* low = in;
-  std::array<std::byte, rice_block * sizeof(U) + 16> copy;
-  if (left < bytes + 16) { // unpacking reads beyond the packed numbers
-    std::memcpy(copy.data(), in, bytes);
-    low = copy.data();
-  }
-  count == rice_block ? detail::unpack_block(low, bits, x.data()) : detail::unpack_rest(low, count, bits, x.data());
-  if ((head & detail::is_rice) == 0) return in + bytes;
-  return bits == detail::digits<U> ? nullptr : detail::add_unary(in + bytes, end, count, bits, x.data());
+  return in == end ? nullptr : detail::decode_block(*in, in + 1, end, count, x);
 }
+
+/// Where packed numbers of equal widths begin, in bytes from the start of their message, and where they end.
+inline constexpr std::size_t packed_alignment = 4;
+
+/// The next multiple of `packed_alignment`.
+SPAR_HOST_DEVICE constexpr std::uint64_t packed_position(std::uint64_t position) noexcept {
+  return (position + packed_alignment - 1) / packed_alignment * packed_alignment;
+}
+
+/// Encodes an array of numbers, block by block. Layout of `smallest`: the blocks of `encode_numbers`. Layout of
+/// `fastest`, whose blocks can be decoded in parallel: a byte for each block with its width; zeros up to a
+/// `packed_position`; the packed numbers of the blocks, as in `encode_numbers`; zeros up to a `packed_position`.
+template <class U>
+class number_writer {
+ public:
+  /// Writes `count` numbers from `out` on, in a message whose positions count from `origin`.
+  number_writer(coding how, std::size_t count, std::byte* origin, std::byte* out)
+      : origin_(origin), width_(out), out_(out), how_(how) {
+    if (how == coding::smallest) return;
+    out_ += (count + rice_block - 1) / rice_block;
+    pad();
+  }
+  /// Writes the first `count` numbers of a block, whose bits have the union `any`; the others must be 0.
+  void add(const rice_numbers<U>& x, U any, std::size_t count) {
+    const std::byte head = detail::head_of_block(x, any, count, how_);
+    *(how_ == coding::smallest ? out_++ : width_++) = head;
+    out_ = detail::encode_block(x, head, count, out_);
+  }
+  /// Returns the end of the encoded bytes.
+  [[nodiscard]] std::byte* end() {
+    if (how_ == coding::fastest) pad();
+    return out_;
+  }
+
+ private:
+  void pad() {
+    std::byte* const to = origin_ + packed_position(static_cast<std::uint64_t>(out_ - origin_));
+    while (out_ != to) *out_++ = std::byte{0};
+  }
+
+  std::byte *origin_, *width_, *out_;
+  coding how_;
+};
+
+/// Reverses `number_writer`.
+template <class U>
+class number_reader {
+ public:
+  /// Reads `count` numbers from the bytes between `in` and `end`, in a message whose positions count from `origin`.
+  number_reader(coding how, std::size_t count, const std::byte* origin, const std::byte* in, const std::byte* end)
+      : origin_(origin), width_(in), in_(in), end_(end), how_(how) {
+    const std::size_t blocks = (count + rice_block - 1) / rice_block;
+    if (how == coding::smallest) return;
+    if (static_cast<std::size_t>(end - in) < blocks)
+      in_ = nullptr;
+    else
+      skip_to_position(in + blocks);
+  }
+  /// Reads the next `count` numbers, those of a block, and writes anything to its others. Returns false if the bytes
+  /// are no such block.
+  [[nodiscard]] bool next(std::size_t count, rice_numbers<U>& x) {
+    if (in_ == nullptr) return false;
+    if (how_ == coding::smallest)
+      in_ = decode_numbers(in_, end_, count, x);
+    else if (static_cast<unsigned>(*width_) > detail::digits<U>)
+      in_ = nullptr;
+    else
+      in_ = detail::decode_block(*width_++, in_, end_, count, x);
+    return in_ != nullptr;
+  }
+  /// Returns the end of the numbers, or nullptr if the bytes end before.
+  [[nodiscard]] const std::byte* rest() {
+    if (in_ != nullptr && how_ == coding::fastest) skip_to_position(in_);
+    return in_;
+  }
+
+ private:
+  void skip_to_position(const std::byte* in) {
+    const auto at = packed_position(static_cast<std::uint64_t>(in - origin_));
+    in_ = at > static_cast<std::uint64_t>(end_ - origin_) ? nullptr : origin_ + at;
+  }
+
+  const std::byte *origin_, *width_, *in_, *end_;
+  coding how_;
+};
 
 } // namespace spar::inline v0_1::kernel
