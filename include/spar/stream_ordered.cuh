@@ -28,7 +28,13 @@ struct ordered_calls<topka_allreduce, T, Index> {
 };
 template <second_phase Phase, kernel::ranked T, index_type Index>
 struct ordered_calls<composition<selector::exact_topk, storage::coo, flat, split_allgather<Phase>>, T, Index> {
-  using type = ordered_split<T, Index>;
+  using type = ordered_split<T, Index, Phase, storage::dense>;
+};
+template <class Codec, kernel::ranked T, index_type Index>
+  requires requires(const Codec& codec) { device_codec<Codec>::together(codec); }
+struct ordered_calls<composition<selector::exact_topk, storage::then<storage::coo, Codec>, flat, dsar_split>, T,
+                     Index> {
+  using type = ordered_split<T, Index, second_phase::dense, Codec>;
 };
 template <kernel::ranked T, index_type Index>
 struct ordered_calls<ok_topk_allreduce<>, T, Index> {
@@ -53,23 +59,26 @@ struct padding_report {
 /// may be captured: the graph of a stream repeats the call on the values that are then in the memory of the captured
 /// one.
 ///
-/// `Composition` is `topka_allreduce`, a composition of `exact_topk` and `split_allgather`, whose blocks of the sum
-/// always travel as entries, or `ok_topk_allreduce<>`, whose calls in a stream use the thresholds and the boundaries of
-/// the last checked call: the first call must be a checked one, and later ones, which all ranks make together, find new
-/// ones. There, what has no room in a message stays in the residual, and the bits are those of `device_feedback` only
-/// if that would neither search nor count first. `Net` is the wrapped communicator of an `nccl_stream`, which must
-/// outlive this object. One object for each rank, used by one thread at a time. All ranks must put the calls of all
-/// their objects into streams in the same order, those of one object into one stream or in an order that the program
-/// makes by events. Experimental: no GPU has run it.
+/// `Composition` is `topka_allreduce`, a composition of `exact_topk` and a `split_allgather`, or `ok_topk_allreduce<>`.
+/// `split_allgather<>` decides in the constructor how the blocks of the sum travel: as entries, or as dense values if
+/// these need less room. `dsar_split`, whose blocks are dense, may have a codec for them, as
+/// `quantised_sparcml_allreduce` has: call k in a stream, from 0 on, then draws the random numbers of call k of a
+/// communicator. Calls of `ok_topk_allreduce<>` in a stream use the thresholds and the boundaries of the last checked
+/// call: the first call must be a checked one, and later ones, which all ranks make together, find new ones. There,
+/// what has no room in a message stays in the residual, and the bits are those of `device_feedback` only if that would
+/// neither search nor count first. `Net` is the wrapped communicator of an `nccl_stream`, which must outlive this
+/// object. One object for each rank, used by one thread at a time. All ranks must put the calls of all their objects
+/// into streams in the same order, those of one object into one stream or in an order that the program makes by events.
+/// Experimental: no GPU has run it.
 template <communicates Net, class Composition, kernel::ranked T = float, index_type Index = std::uint32_t,
           class Op = sum>
 class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   using base = device_feedback<T, Composition, Index>;
   static_assert(
       requires { typename detail::ordered_calls<Composition, T, Index>::type; },
-      "a stream_ordered_feedback runs exact_topk with gather_and_merge or split_allgather, and ok_topk_allreduce<>; "
-      "for other compositions, use "
-      "device_feedback");
+      "a stream_ordered_feedback runs exact_topk with gather_and_merge, split_allgather<>, ssar_split or dsar_split, "
+      "the latter also with as_bfloat16, as_half, qsgd or, with <spar/cuda/values/zfp.cuh>, zfp for dense values, and "
+      "ok_topk_allreduce<>; for other compositions, use device_feedback");
   using calls_type = typename detail::ordered_calls<Composition, T, Index>::type;
   /// Whether calls in a stream use what a checked call has found.
   static constexpr bool uses_state =
@@ -121,14 +130,16 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   void start() = delete;
 
   /// Waits for the work in `stream` (see `nccl_stream::wait`), then checks what the calls there have reported. Throws
-  /// `corrupt_message`, and aborts, if a message had more entries than room, or indices that do not ascend: then the
-  /// sums since the last `wait` are of no use. Call it before `save` and `load`, and as often as errors shall be found.
+  /// `corrupt_message`, and aborts, if a message had more entries than room, or indices that do not ascend, and
+  /// `invalid_argument` if a codec could not encode a sum of this rank's block: then the sums since the last `wait` are
+  /// of no use on any rank. Call it before `save` and `load`, and as often as errors shall be found.
   void wait(cudaStream_t stream) {
     net_->wait(stream);
     refuse_reported();
   }
-  /// The sum of the last call as entries in device memory, beside the dense one.
-  [[nodiscard]] ordered_entries<T, Index> sum() const noexcept { return calls_.sum(); }
+  /// The sum of the last call as entries in device memory, beside the dense one. Throws `invalid_argument` if the
+  /// blocks of the sum travel as dense values.
+  [[nodiscard]] ordered_entries<T, Index> sum() const { return calls_.sum(); }
   /// What the last call whose work has ended has sent.
   [[nodiscard]] padding_report padding() const noexcept {
     const detail::ordered_words& words = host_.words();
@@ -155,8 +166,14 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   void refuse_reported() {
     const std::uint64_t too_many = host_.read(host_.words().too_many);
     const std::uint64_t disordered = host_.read(host_.words().disordered);
-    if (too_many == 0 && disordered == 0) return;
+    const bool refused = host_.read(host_.words().refused) != 0;
+    if (too_many == 0 && disordered == 0 && !refused) return;
     net_->or_fail([&] {
+      if (refused) {
+        raise<invalid_argument>({"the storage ", storage::blocks_type<typename Composition::storage_type>::name,
+                                 " cannot encode some sums of a call in a CUDA stream, which cannot send them as they "
+                                 "are: use another storage"});
+      }
       if (too_many > 0)
         raise<corrupt_message>({"a message of a call in a CUDA stream says that it has ", too_many,
                                 " entries, but it has room for ", calls_.message_room()});

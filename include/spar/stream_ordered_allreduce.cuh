@@ -42,6 +42,7 @@ class stream_ordered_allreduce {
   using calls_type = detail::ordered_allreduce<T, codec_type, schedule_type>;
   static_assert((std::same_as<schedule_type, two_shot> || std::same_as<schedule_type, ring>) &&
                     std::same_as<typename Composition::topology_type, flat> && !Composition::selects_entries &&
+                    !storage::plain_blocks<typename Composition::storage_type> &&
                     detail::codec_on_device<codec_type, T> &&
                     requires(const codec_type& codec) { detail::device_codec<codec_type>::together(codec); },
                 "a stream_ordered_allreduce runs two_shot or ring with as_bfloat16, as_half, qsgd or, with "

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <random>
 #include <span>
@@ -26,7 +27,8 @@ using namespace feedback_test;
 using in_order::expect_costs, in_order::expect_launches_alone, in_order::expect_no_errors, in_order::graph,
     in_order::with_order;
 using over_nccl::outcome, over_nccl::outcomes_on_devices;
-using spar::rank_t;
+using spar::rank_t, spar::storage::as_bfloat16, spar::storage::as_half, spar::storage::coo, spar::storage::qsgd,
+    spar::storage::then;
 
 class stream_ordered : public over_nccl::on_device_nccl {};
 
@@ -38,14 +40,28 @@ std::vector<T> gradient_of(rank_t rank, int step, std::size_t n) {
   return x;
 }
 
+/// Gradients that become smaller from step to step, so that thresholds remain useful.
+template <class T>
+std::vector<T> fading_gradient(rank_t rank, int step, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(rank * 100 + step));
+  std::normal_distribution<double> normal(0, 1000 * std::pow(0.7, step % 4));
+  std::vector<T> x(n);
+  for (T& v : x) v = static_cast<T>(normal(random));
+  return x;
+}
+
+template <class T>
+using gradients = std::vector<T> (*)(rank_t, int, std::size_t);
+
 /// The sums of all steps and the residual on the host.
 template <class T, class Index, class Composition, class Op>
-std::vector<result> expected(rank_t ranks, std::size_t n, const Composition& parts, Op op, int steps) {
+std::vector<result> expected(rank_t ranks, std::size_t n, const Composition& parts, Op op, int steps,
+                             gradients<T> of = gradient_of<T>) {
   return on_ranks(ranks, [&](spar::threads& net) {
     auto reduce = spar::with_error_feedback<T, Index>(parts);
     result all;
     for (int step = 0; step < steps; ++step) {
-      auto x = gradient_of<T>(net.rank(), step, n);
+      auto x = of(net.rank(), step, n);
       reduce(net, std::span(x), op);
       all.push_back(bits(std::span<const T>(x)));
     }
@@ -56,7 +72,8 @@ std::vector<result> expected(rank_t ranks, std::size_t n, const Composition& par
 
 /// The same in a stream: the host makes the calls or, if `captures`, launches the graph of one.
 template <class T, class Index, class Composition, class Op>
-result in_a_stream(spar::threads& control, std::size_t n, const Composition& parts, Op op, int steps, bool captures) {
+result in_a_stream(spar::threads& control, std::size_t n, const Composition& parts, Op op, int steps, bool captures,
+                   gradients<T> of) {
   spar::nccl_stream order(control);
   auto reduce = spar::with_stream_ordered_feedback<T, Index>(order, n, parts, op);
   const stream work;
@@ -66,7 +83,7 @@ result in_a_stream(spar::threads& control, std::size_t n, const Composition& par
   if (captures) once.emplace(work, [&] { reduce(values); });
   result all;
   for (int step = 0; step < steps; ++step) {
-    x.write(work, gradient_of<T>(control.rank(), step, n));
+    x.write(work, of(control.rank(), step, n));
     if (captures)
       once->launch(work);
     else
@@ -80,30 +97,21 @@ result in_a_stream(spar::threads& control, std::size_t n, const Composition& par
 
 template <class T, class Index = std::uint32_t, class Composition, class Op = spar::sum>
 void compare_in_a_stream(rank_t ranks, std::size_t n, const Composition& parts, bool captures, Op op = {},
-                         int steps = 4) {
+                         int steps = 4, gradients<T> of = gradient_of<T>) {
   SCOPED_TRACE(testing::Message() << Composition::name << ", " << ranks << " ranks, " << n << " values");
   std::vector<result> got(static_cast<std::size_t>(ranks));
   const auto ended =
       outcomes_on_devices(ranks, static_cast<std::uint64_t>(ranks) + n, [&](spar::threads& control, outcome&) {
-        got[static_cast<std::size_t>(control.rank())] = in_a_stream<T, Index>(control, n, parts, op, steps, captures);
+        got[static_cast<std::size_t>(control.rank())] =
+            in_a_stream<T, Index>(control, n, parts, op, steps, captures, of);
         return std::vector<float>();
       });
   for (const outcome& o : ended) EXPECT_EQ(o.error, "");
-  EXPECT_TRUE(got == (expected<T, Index>(ranks, n, parts, op, steps)));
+  EXPECT_TRUE(got == (expected<T, Index>(ranks, n, parts, op, steps, of)));
 }
 
 spar::ok_topk_allreduce<> ok_topk(std::uint64_t k, std::uint64_t period, double epsilon) {
   return {.select = {.k = k, .period = period, .epsilon = epsilon}, .by = {.tau = period}};
-}
-
-/// Gradients that become smaller from step to step, so that thresholds remain useful.
-template <class T>
-std::vector<T> fading_gradient(rank_t rank, int step, std::size_t n) {
-  std::mt19937 random(static_cast<unsigned>(rank * 100 + step));
-  std::normal_distribution<double> normal(0, 1000 * std::pow(0.7, step % 4));
-  std::vector<T> x(n);
-  for (T& v : x) v = static_cast<T>(normal(random));
-  return x;
 }
 
 spar::topka_allreduce topka(std::uint64_t k) { return {.select = {.k = k}}; }
@@ -304,8 +312,20 @@ TEST_F(stream_ordered, reports_failures_of_nccl) {
   }
 }
 
+template <spar::second_phase Phase = spar::second_phase::adaptive>
+auto split(std::uint64_t k) {
+  return spar::compose(exact_topk{.k = k}, spar::split_allgather<Phase>{});
+}
+
+template <class Codec = qsgd<8>>
+auto encoded_dsar(std::uint64_t k, Codec codec = {.bucket = 32, .seed = 5}) {
+  return spar::compose(exact_topk{.k = k}, then<coo, Codec>{{}, codec}, spar::dsar_split{});
+}
+
 TEST_F(stream_ordered, replays_a_graph) {
-  compare_in_a_stream<float>(3, 90, topka(12), true, spar::sum{}, spar_test::is_full() ? 1000 : 4);
+  const int launches = spar_test::is_full() ? 1000 : 4;
+  compare_in_a_stream<float>(3, 90, topka(12), true, spar::sum{}, launches);
+  compare_in_a_stream<float>(2, 90, encoded_dsar(12), true, spar::average{}, launches, fading_gradient<float>);
 }
 
 /// Ok-Topk: a checked call in each period, on an `on_device` over NCCL, then calls in the stream. On the host, the
@@ -449,18 +469,94 @@ TEST_F(stream_ordered, ok_topk_loses_nothing_without_room) {
   EXPECT_GT(dropped, 0);
 }
 
-/// Slices with room for all entries, and so the bits of the host.
+/// Slices with room for all entries, and so the bits of the host. The blocks of the sum are dense if their sums have
+/// room for more bytes as entries.
 TEST_F(stream_ordered, split_has_the_bits_of_the_host) {
-  const auto parts = [](std::uint64_t k) { return spar::compose(exact_topk{.k = k}, spar::split_allgather{}); };
-  for (const rank_t ranks : {1, 2, 3, 4, 5}) {
+  for (const rank_t ranks : {1, 2, 3, 4, 5, 17}) {
     if (ranks != 3 && !spar_test::runs_all_cases()) continue;
-    compare_in_a_stream<float>(ranks, 120, parts(30), true, spar::average{});
+    compare_in_a_stream<float>(ranks, 120, split(30), true, spar::average{});
+    compare_in_a_stream<float>(ranks, 400, split(20), true, spar::average{}, 4, fading_gradient<float>);
   }
-  compare_in_a_stream<float>(2, 1, parts(1), true);
-  compare_in_a_stream<float>(2, 50, parts(0), false);
+  compare_in_a_stream<float>(2, 1, split(1), true);
+  compare_in_a_stream<float>(2, 50, split(0), false);
 #if SPAR_ALL_CASES
-  compare_in_a_stream<double, std::uint64_t>(2, 50, parts(30), false);
+  compare_in_a_stream<double, std::uint64_t>(2, 50, split(30), false);
 #endif
 }
+
+/// Dense blocks, also encoded; what the codec loses is in the residuals.
+TEST_F(stream_ordered, dsar_has_the_bits_of_the_host) {
+  const auto compare = [](rank_t ranks, std::size_t n, const auto& parts) {
+    compare_in_a_stream<float>(ranks, n, parts, ranks != 2, spar::average{}, 4, fading_gradient<float>);
+  };
+  for (const rank_t ranks : {1, 2, 3, 4, 5, 17}) {
+    if (ranks != 1 && !spar_test::runs_all_cases()) continue;
+    compare(ranks, 403, encoded_dsar(30));
+#if SPAR_ALL_CASES
+    compare(ranks, 500, encoded_dsar(200, as_bfloat16{}));
+    compare(ranks, 500, encoded_dsar(10, as_half{}));
+    compare_in_a_stream<double>(ranks, 16 * static_cast<std::size_t>(ranks), split<spar::second_phase::dense>(7), true);
+    compare_in_a_stream<std::int32_t>(ranks, 100, split<spar::second_phase::dense>(20), true);
+#endif
+  }
+  if (!spar_test::runs_all_cases()) return;
+  compare(4, 3, encoded_dsar(3)); // a block is empty
+  compare_in_a_stream<float>(2, 0, spar::quantised_sparcml_allreduce<8>{.select = {.density = 0.5}}, true,
+                             spar::average{});
+}
+
+/// What a call of three ranks puts into the stream. As for TopkA, 8 select, 4 list and merge the slices, and one writes
+/// the sum; two make the slices. Blocks of entries are listed and joined by 4. Dense blocks are copied to the vector,
+/// unless they are gathered there. QSGD encodes, decodes, has one kernel for what it loses, and counts the call.
+TEST_F(stream_ordered, a_call_of_split_neither_waits_nor_allocates) {
+  constexpr std::uint64_t ranks = 3;
+  const auto count = [](std::size_t n, const auto& parts, std::uint64_t kernels, std::uint64_t block, bool is_dense) {
+    expect_no_errors(with_order(ranks, 7, [&](spar::threads& control, auto& order) {
+      auto reduce = spar::with_stream_ordered_feedback<float>(order, n, parts, spar::average{});
+      const stream work;
+      const device_array<float> x(fading_gradient<float>(control.rank(), 0, n));
+      const spar::device_span values(x.data(), n, work);
+      const std::uint64_t room = reduce.padding().room / ranks, slice = 32 + 8 * room + (room % 2) * 8;
+      expect_costs(reduce, values, {15 + kernels + 2, 2, 4, 2 * (slice + block)});
+      EXPECT_EQ(reduce.padding().bytes_sent, 2 * (slice + block));
+      if (is_dense) {
+        EXPECT_EQ(spar_test::refusal_of([&] { (void)reduce.sum(); }),
+                  "the sums of this spar::stream_ordered_feedback travel as blocks of " +
+                      std::to_string((n + ranks - 1) / ranks) +
+                      " values, and have no entries: use the vector of the call, or ssar_split");
+      } else {
+        EXPECT_EQ(reduce.sum().room, ranks * (block - 32) / 8);
+      }
+      reduce.wait(work);
+    }));
+  };
+  count(300, split(2), 1 + 4, 32 + 8 * 6, false);       // a slice has room for both
+  count(119, encoded_dsar(2), 1 + 3 + ranks, 48, true); // 40 values, and two buckets with 4 bytes more
+  if (!spar_test::runs_all_cases()) return;
+  count(120, split(30), 1, 160, true);
+  count(119, split(30), 1 + ranks, 160, true);
+}
+
+#if SPAR_ALL_CASES
+/// A sum becomes infinite in bfloat16: its owner says so, and the other rank finds that the first has failed.
+TEST_F(stream_ordered, reports_sums_that_a_codec_cannot_encode) {
+  const auto ended = with_order(2, 3, [&](spar::threads& control, auto& order) {
+    auto reduce = spar::with_stream_ordered_feedback<float>(order, 50, encoded_dsar(2, as_bfloat16{}));
+    const stream work;
+    std::vector<float> mine(50);
+    if (control.rank() == 0) mine[40] = std::numeric_limits<float>::max();
+    const device_array<float> x(mine);
+    reduce(spar::device_span(x.data(), 50, work));
+    reduce.wait(work);
+    control.set_deadline(0.2);
+    reduce(spar::device_span(x.data(), 50, work));
+    reduce.wait(work);
+  });
+  EXPECT_EQ(ended[1].error,
+            "the storage bfloat16 cannot encode some sums of a call in a CUDA stream, which cannot send "
+            "them as they are: use another storage");
+  EXPECT_NE(ended[0].error, "");
+}
+#endif
 
 } // namespace

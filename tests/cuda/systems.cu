@@ -348,6 +348,10 @@ void compare_all() {
 #ifdef SPAR_OVER_NCCL
   compare_in_stream("TopkA, in a stream", spar::topka_allreduce{.select = largest});
   compare_in_stream("SparCML, in a stream", compose(largest, spar::split_allgather{}));
+  compare_in_stream("SparCML, dense, in a stream",
+                    compose(spar::selector::exact_topk{.k = n / 4}, spar::split_allgather{}));
+  using in_bfloat16 = spar::storage::then<spar::storage::coo, spar::storage::as_bfloat16>;
+  compare_in_stream("SparCML, DSAR, bfloat16, in a stream", compose(largest, in_bfloat16{}, spar::dsar_split{}));
   compare_in_stream("Ok-Topk, in a stream",
                     spar::ok_topk_allreduce<>{.select = {.k = n / 100, .period = steps, .epsilon = 0.9}});
   compare_dense_in_stream("two-shot, bfloat16, in a stream", compose(spar::storage::as_bfloat16{}, spar::two_shot{}));

@@ -4,6 +4,7 @@
 
 #include <spar/cuda/kernel/qsgd.cuh>
 #include <spar/cuda/kernel/short_floats.cuh>
+#include <spar/cuda/pieces.hpp>
 #include <spar/storage/codec.hpp>
 #include <spar/storage/qsgd.hpp>
 #include <spar/storage/short_float.hpp>
@@ -23,6 +24,20 @@ namespace spar::inline v0_1::detail {
 /// by op(decoded, value). A codec with random rounding also takes the number of a call from device memory.
 template <class Codec>
 struct device_codec;
+
+/// Plain values.
+template <>
+struct device_codec<storage::dense> {
+  template <class T>
+  static void encode(const storage::dense&, std::span<const T> x, std::byte* out, block_position, cudaStream_t stream) {
+    start_copy(out, reinterpret_cast<const std::byte*>(x.data()), x.size_bytes(), cudaMemcpyDeviceToDevice, stream);
+  }
+  template <class T>
+  static void decode(const storage::dense&, const std::byte* in, std::span<T> out, cudaStream_t stream) {
+    start_copy(reinterpret_cast<std::byte*>(out.data()), in, out.size_bytes(), cudaMemcpyDeviceToDevice, stream);
+  }
+  static std::uint64_t together(const storage::dense&) noexcept { return 1; }
+};
 
 template <class Code>
 struct device_codec<storage::short_float<Code>> {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <spar/core/error.hpp>
-#include <spar/cuda/pieces.hpp>
 #include <spar/cuda/values/codecs.cuh>
 #include <spar/cuda/values/zfp.cuh>
 #include <spar/storage/named_codec.hpp>
@@ -13,19 +12,6 @@
 #include <type_traits>
 
 namespace spar::inline v0_1::detail {
-
-template <>
-struct device_codec<storage::dense> {
-  template <class T>
-  static void encode(const storage::dense&, std::span<const T> x, std::byte* out, block_position, cudaStream_t stream) {
-    start_copy(out, reinterpret_cast<const std::byte*>(x.data()), x.size_bytes(), cudaMemcpyDeviceToDevice, stream);
-  }
-  template <class T>
-  static void decode(const storage::dense&, const std::byte* in, std::span<T> out, cudaStream_t stream) {
-    start_copy(reinterpret_cast<std::byte*>(out.data()), in, out.size_bytes(), cudaMemcpyDeviceToDevice, stream);
-  }
-  static std::uint64_t together(const storage::dense&) noexcept { return 1; }
-};
 
 /// Whether there are kernels for a codec that `named_codec` may have chosen.
 template <class Codec>

@@ -6,7 +6,6 @@
 #include <spar/collective/wire/encode_pipeline.hpp>
 #include <spar/core/element.hpp>
 #include <spar/core/index_range.hpp>
-#include <spar/cuda/device_span.hpp>
 #include <spar/cuda/kernel/dense.cuh>
 #include <spar/cuda/memory.hpp>
 #include <spar/cuda/runtime.hpp>
@@ -91,12 +90,6 @@ class ordered_blocks {
   /// Ends a call, after which other random numbers are drawn.
   void end_call(cudaStream_t stream) const {
     if constexpr (draws_on_device<Codec>) kernel::start_count_call(calls_.data(), stream);
-  }
-  /// Gathers the messages of all ranks, of which this rank has encoded its own, and decodes them to `x`.
-  template <class Net>
-  void gather(Net& net, std::byte* messages, device_span<T> x) const {
-    net.all_gather(messages, bytes_, x.stream);
-    for (rank_t r = 0; r < ranks_; ++r) decode(message(messages, r), of(x.data, r), x.stream);
   }
 
  private:
