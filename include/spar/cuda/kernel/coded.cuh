@@ -192,7 +192,7 @@ struct coded_distances {
     }
     __device__ static unsigned header_bytes() { return 1 + sizeof(T); }
     __device__ void write_header(std::byte* out) const {
-      out[0] = static_cast<std::byte>(equal_widths | (turn != 0 ? from_most : 0U));
+      out[0] = static_cast<std::byte>(equal_widths_bit | (turn != 0 ? from_most_bit : 0U));
       spar::detail::store_word(out + 1, base);
     }
   };
@@ -331,8 +331,8 @@ struct decoded_distances {
   __device__ loaded load(const std::byte* in, std::uint64_t left) const {
     constexpr unsigned header = 1 + sizeof(T);
     const unsigned head = left >= header ? static_cast<unsigned>(in[0]) : 0;
-    if ((head | from_most) != (from_most | equal_widths)) return {values, 0, 0, 0};
-    const number turn = number{} - number{head & from_most};
+    if ((head | from_most_bit) != (from_most_bit | equal_widths_bit)) return {values, 0, 0, 0};
+    const number turn = number{} - number{head & from_most_bit};
     return {values, turn, static_cast<number>(spar::detail::load_word<number>(in + 1) ^ turn), header};
   }
 };

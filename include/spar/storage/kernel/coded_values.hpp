@@ -165,7 +165,7 @@ class origin {
 
 /// What the first byte of encoded values says: that numbers count from the largest magnitude, and that the numbers
 /// have equal widths.
-inline constexpr unsigned from_most = 1, equal_widths = 2;
+inline constexpr unsigned from_most_bit = 1, equal_widths_bit = 2;
 
 } // namespace detail
 
@@ -194,8 +194,8 @@ std::byte* encode_values(std::span<const T> values, coding how, std::byte* out) 
     // No value is rounded to beyond the rounded base.
     const U base = detail::magnitudes_of<T, Dropped>(detail::vector<U>{} + from.base)[0];
     std::byte* const origin = out;
-    *out++ = static_cast<std::byte>((from.counts_from_most ? detail::from_most : 0U) |
-                                    (how == coding::fastest ? detail::equal_widths : 0U));
+    *out++ = static_cast<std::byte>((from.counts_from_most ? detail::from_most_bit : 0U) |
+                                    (how == coding::fastest ? detail::equal_widths_bit : 0U));
     const auto base_bits = static_cast<detail::bits_of<T>>(base);
     std::memcpy(out, &base_bits, sizeof base_bits);
     number_writer<U> to(how, values.size(), origin, out + sizeof base_bits);
@@ -234,9 +234,9 @@ const std::byte* decode_values(const std::byte* in, const std::byte* end, std::s
     if (static_cast<std::size_t>(end - in) < 1 + sizeof(T)) return nullptr;
     const std::byte* const origin = in;
     const auto head = static_cast<unsigned>(*in++);
-    if (head > (detail::from_most | detail::equal_widths)) return nullptr;
-    const auto how = (head & detail::equal_widths) != 0 ? coding::fastest : coding::smallest;
-    const U turn = U{} - U{head & detail::from_most};
+    if (head > (detail::from_most_bit | detail::equal_widths_bit)) return nullptr;
+    const auto how = (head & detail::equal_widths_bit) != 0 ? coding::fastest : coding::smallest;
+    const U turn = U{} - U{head & detail::from_most_bit};
     detail::bits_of<T> base_bits;
     std::memcpy(&base_bits, in, sizeof base_bits);
     number_reader<U> from(how, values.size(), origin, in + sizeof base_bits, end);
