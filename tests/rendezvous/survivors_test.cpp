@@ -222,7 +222,8 @@ TEST(survivors, agree_in_random_orders_of_up_to_eight_ranks) {
   std::mt19937 random(1);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   std::size_t smaller = 0, refused = 0;
-  for (int run = 0; run < (is_full() ? 50'000 : 3'000) && !testing::Test::HasFatalFailure(); ++run) {
+  const std::size_t runs = is_full() ? 50'000 : 1'000;
+  for (std::size_t run = 0; run < runs && !testing::Test::HasFatalFailure(); ++run) {
     model m(1 + below(8));
     const int deadly = below(3) == 0 ? 0 : 4 + below(30), impatient = below(3) == 0 ? 0 : 1 + below(12);
     for (int at = 0; at < 60 * m.size(); ++at) {
@@ -239,8 +240,8 @@ TEST(survivors, agree_in_random_orders_of_up_to_eight_ranks) {
       if (r.now == life::refused) ++refused;
     }
   }
-  EXPECT_GT(smaller, 500U); // the orders are not all harmless
-  EXPECT_GT(refused, 100U);
+  EXPECT_GT(smaller, runs / 6); // the orders are not all harmless
+  EXPECT_GT(refused, runs / 30);
 }
 
 TEST(survivors, are_all_ranks_if_all_come) {

@@ -55,11 +55,15 @@ TEST(front_door, integers_of_the_same_size_are_the_same_on_the_wire) {
   spar::thread_group group(ranks);
   group.run([](spar::threads& net) {
     if (net.rank() % 2 == 0) {
-      expect_sums<unsigned long long, unsigned long long>(net);
-      expect_sums<long long, unsigned long>(net);
+      expect_sums<unsigned long long, unsigned long>(net);
+#if SPAR_ALL_CASES
+      expect_sums<long long, unsigned long long>(net);
+#endif
     } else {
-      expect_sums<unsigned long, unsigned long>(net);
-      expect_sums<long, unsigned long long>(net);
+      expect_sums<unsigned long, unsigned long long>(net);
+#if SPAR_ALL_CASES
+      expect_sums<long, unsigned long>(net);
+#endif
     }
   });
 }
