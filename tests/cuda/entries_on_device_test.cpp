@@ -224,6 +224,7 @@ TEST_F(entries_on_device, are_coalesced_and_then_reduced) {
     EXPECT_TRUE(same(spar::coalesce(gpu, n, given, its_values, work, spar::maximum{}),
                      spar::coalesce(net.memory(), n, indices, values, spar::maximum{})));
     EXPECT_EQ(spar::coalesce(gpu, 0, given.first(0), its_values.first(0), work).count(), 0U);
+    EXPECT_TRUE(same(spar::coalesce(gpu, n, std::span(at.data(), count), its_values, work), expected)); // not const
 
     const auto error = [&](std::uint64_t dimension, std::size_t of_values) {
       return spar_test::refusal_of(

@@ -53,9 +53,9 @@ template <class... Parts>
 constexpr auto compose(const Parts&... parts) {
   constexpr bool all_parts = (... && part<Parts>);
   static_assert(all_parts,
-                "an argument of compose() is not a selector, a storage, a topology or a schedule: each of these "
-                "parts needs a name, options(f) and its slot, such as "
-                "`static constexpr spar::slot fills = spar::slot::selector;`");
+                "an argument of compose() is not a selector, a storage, a topology or a schedule: pass the parts of a "
+                "composition, not the composition itself; a part of your own needs a name, options(f) and its slot, "
+                "such as 'static constexpr spar::slot fills = spar::slot::selector;'");
   if constexpr (all_parts) {
     return detail::composition_of(detail::part_or<slot::selector>(everything{}, parts...),
                                   detail::part_or<slot::storage>(storage::coo{}, parts...),
