@@ -6,6 +6,9 @@
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
 
+#if SPAR_ALL_CASES && defined SPAR_TEST_LIBZFP
+#include <spar/cuda/values/zfp.cuh>
+#endif
 #include <spar/stream_ordered.cuh>
 
 #include <gtest/gtest.h>
@@ -495,6 +498,9 @@ TEST_F(stream_ordered, dsar_has_the_bits_of_the_host) {
 #if SPAR_ALL_CASES
     compare(ranks, 500, encoded_dsar(200, as_bfloat16{}));
     compare(ranks, 500, encoded_dsar(10, as_half{}));
+#ifdef SPAR_TEST_LIBZFP
+    compare(ranks, 403, encoded_dsar(30, spar::storage::zfp{.rate = 8}));
+#endif
     compare_in_a_stream<double>(ranks, 16 * static_cast<std::size_t>(ranks), split<spar::second_phase::dense>(7), true);
     compare_in_a_stream<std::int32_t>(ranks, 100, split<spar::second_phase::dense>(20), true);
 #endif
