@@ -43,6 +43,9 @@ struct few_systems : device_systems<spar::threads> {
     for (const char* const codec : {"none", "bf16", "half", "qsgd:8", "zfp:8"})
       there->add_values(std::string("ring+") + codec, spar::compose(named_codec(codec), spar::ring{}));
     there->add("rec_doubling", spar::recursive_doubling{});
+    there->add("rec_doubling+coded", spar::compose(spar::storage::coded<>{}, spar::recursive_doubling{}));
+    there->add("rec_doubling+coded:fast",
+               spar::compose(spar::storage::coded<>{.fast = true}, spar::recursive_doubling{}));
     there->add_values("rec_doubling+zfp:8", spar::compose(named_codec("zfp:8"), spar::recursive_doubling{}));
     there->add_values("two_shot+qsgd:8", spar::compose(named_codec("qsgd:8"), spar::two_shot{}));
     using spar::storage::then, spar::storage::coo;
@@ -135,8 +138,10 @@ TEST_F(spar_perf_on_device, dense_values) {
 
 TEST_F(spar_perf_on_device, selected_entries) {
   compare(0.05, {{"rec_doubling", "device"},
+                 {"rec_doubling+coded", "entries"},
+                 {"rec_doubling+coded:fast", "device"},
                  {"ok_topk", "device"},
-                 {"ring", "entries"},
+                 {"ring", "device"},
                  {"sparcml", "entries"},
                  {"gtopk", "entries"},
                  {"gaussiank", "device"}});

@@ -359,8 +359,9 @@ class number_writer {
     out_ += (count + rice_block - 1) / rice_block;
     pad();
   }
-  /// Writes the first `count` numbers of a block, whose bits have the union `any`; the others must be 0.
-  void add(const rice_numbers<U>& x, U any, std::size_t count) {
+  /// Writes the first `count` numbers of a block, whose bits have the union `any`; the others must be 0. Inlined, so
+  /// that the pointers stay in registers: otherwise indices take 1.04 times as long.
+  [[gnu::always_inline]] void add(const rice_numbers<U>& x, U any, std::size_t count) {
     const std::byte head = detail::head_of_block(x, any, count, how_);
     *(how_ == coding::smallest ? out_++ : width_++) = head;
     out_ = detail::encode_block(x, head, count, out_);
