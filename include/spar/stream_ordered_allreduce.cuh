@@ -37,6 +37,9 @@ namespace spar::inline v0_1 {
 /// it.
 template <communicates Net, class Composition, element T = float, class Op = sum>
 class stream_ordered_allreduce {
+  static_assert(
+      requires { typename Composition::storage_type; },
+      "a stream_ordered_allreduce takes a composition, such as compose(storage::as_bfloat16{}, two_shot{})");
   using codec_type = storage::blocks_type<typename Composition::storage_type>;
   using schedule_type = typename Composition::schedule_type;
   using calls_type = detail::ordered_allreduce<T, codec_type, schedule_type>;
