@@ -254,6 +254,21 @@ TEST(device_coded, finds_what_the_host_finds_in_damaged_messages) {
   if (spar_test::runs_all_cases()) damage<std::int32_t, std::uint64_t>(1100);
 }
 
+/// A width beyond the type, in place of the width 0 of equal values, whose block has no bytes.
+TEST(device_coded, refuses_widths_beyond_the_type) {
+  auto s = some_entries<float, std::uint32_t>(300, 13, false, 4);
+  std::fill(s.values.begin(), s.values.end(), 1.5F);
+  const auto bytes = by_host<52>(s);
+  const std::size_t values = values_at(s);
+  for (const std::size_t block : {0U, 1U}) {
+    auto damaged = bytes;
+    const std::size_t width = values + 1 + sizeof(float) + block;
+    ASSERT_EQ(damaged[width], std::byte{0});
+    damaged[width] = std::byte{33};
+    EXPECT_FALSE((is_accepted<float, std::uint32_t>(damaged, 300, s.range, values))) << block;
+  }
+}
+
 /// A sum of gaps beyond the type of the indices, in a block and across blocks.
 TEST(device_coded, refuses_gaps_whose_sum_overflows) {
   for (const std::size_t at : {1U, 255U, 256U, 500U}) {
