@@ -472,6 +472,14 @@ TEST_F(stream_ordered, ok_topk_loses_nothing_without_room) {
   EXPECT_GT(dropped, 0);
 }
 
+template <class Composition>
+constexpr bool runs_in_a_stream =
+    requires { typename spar::detail::ordered_calls<Composition, float, std::uint32_t>::type; };
+static_assert(runs_in_a_stream<decltype(encoded_dsar(1))>);
+// On the host, the number of sums decides whether the codec is used.
+static_assert(
+    !runs_in_a_stream<decltype(spar::compose(exact_topk{.k = 1}, then<coo, qsgd<8>>{}, spar::split_allgather{}))>);
+
 /// Slices with room for all entries, and so the bits of the host. The blocks of the sum are dense if their sums have
 /// room for more bytes as entries.
 TEST_F(stream_ordered, split_has_the_bits_of_the_host) {
