@@ -23,13 +23,12 @@ inline constexpr bool blocks_on_device =
 template <class Storage, class T>
 inline constexpr bool encodes_on_device =
     entries_on_device<storage::streams_type<Storage>, T> && blocks_on_device<Storage, T>;
-/// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage. Encoded
-/// entries of a tree's levels are put together on the host.
+/// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage. On a
+/// tree, `balanced_owners` adds up the rounding errors of entries in memory of the host.
 template <class Storage, class Topology, class Schedule, class T>
-inline constexpr bool streams_on_device =
-    (sizeof(T) == 4 || sizeof(T) == 8) && encodes_on_device<Storage, T> &&
-    (std::same_as<storage::streams_type<Storage>, storage::coo> || straight_topology<Topology>) &&
-    requires { requires Schedule::template streams_anywhere<Storage>; };
+inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && encodes_on_device<Storage, T> &&
+                                          (storage::streams_type<Storage>::exact || straight_topology<Topology>) &&
+                                          requires { requires Schedule::template streams_anywhere<Storage>; };
 template <class Storage, class Schedule>
 inline constexpr bool values_run_on_device = requires { requires Schedule::template values_anywhere<Storage>; };
 
@@ -197,10 +196,10 @@ class on_device {
         "cheapest, ring, recursive_doubling, rabenseifner (without a codec) or chains, alone or with "
         "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>), and two_shot or one_shot "
         "with one of these codecs; for entries of numbers of 4 or 8 bytes, use exact_topk, threshold_reuse, gaussian, "
-        "bucket_topk or a selector of your own for any workspace, the storage coo or, on a flat topology, coded with "
-        ".fast = true (one that rounds for floats only), and cheapest, recursive_doubling, ring, split_allgather, "
-        "gather_and_merge, tree_of_topk, balanced_owners, quantile_owners or, with coo, chains; all but the last two "
-        "also with a codec for dense values; spar::staged runs any other");
+        "bucket_topk or a selector of your own for any workspace, the storage coo, or coded with .fast = "
+        "true (one that rounds for floats on a flat topology only), also with a codec for dense values, and cheapest, "
+        "recursive_doubling, ring, split_allgather, gather_and_merge, tree_of_topk, balanced_owners, quantile_owners "
+        "or chains; spar::staged runs any other");
     port_.refuse_progress_thread();
     port_.device().check_span(port_, port_type::owner, x);
     if constexpr (!detail::reduces_values_alone<composed_type>) detail::check_codec_on_device(algorithm);
@@ -217,9 +216,9 @@ class on_device {
     static_assert(
         detail::reduces_streams_on_device<composed_type, T>,
         "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
-        "8 bytes, the storage coo or, on a flat topology, coded with .fast = true (one that rounds for floats only), "
-        "and cheapest, recursive_doubling, ring, split_allgather, gather_and_merge, quantile_owners or, with coo, "
-        "chains; all but the last two also with a codec for dense values");
+        "8 bytes, the storage coo, or coded with .fast = true (one that rounds for floats on a flat topology only), "
+        "also with a codec for dense values, and cheapest, recursive_doubling, ring, split_allgather, "
+        "gather_and_merge, quantile_owners or chains");
     detail::check_codec_on_device(algorithm);
     const auto order = begin_entries(mine.indices(), mine.values(), user);
     detail::validate_counts(mine);
@@ -264,9 +263,10 @@ class on_device {
 /// - for entries that the selector `exact_topk`, `threshold_reuse`, `gaussian`, `bucket_topk`, or one of the program
 ///   that leaves the work to the workspace takes from the values: `cheapest`, `recursive_doubling`, `ring`,
 ///   `split_allgather`, `gather_and_merge`, `tree_of_topk`, `balanced_owners`, `quantile_owners` or `chains`, with
-///   entries as they are and, but for the last two, dense sums by one of these codecs.
+///   entries as they are or by `storage::coded` with `fast`, and dense sums by one of these codecs.
 ///
-/// All of them also run on the topologies `on_tree` and `on_plan`, as far as they do on the host.
+/// All of them also run on the topologies `on_tree` and `on_plan`, as far as they do on the host; there, entries must
+/// not be rounded.
 ///
 /// The values are read after all work that was in `x.stream` when the function was called; work that is put into the
 /// stream after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If the

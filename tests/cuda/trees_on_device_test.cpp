@@ -3,6 +3,7 @@
 // states, and equal messages. Kernels are run by fibres, in the streams of a double of the CUDA runtime.
 #include "feedback_suite.hpp"
 
+#include <spar/storage/coded.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/tree.hpp>
@@ -121,6 +122,24 @@ TEST_F(trees_on_device, give_each_rank_its_portion_of_the_entries) {
       if (ranks != 3 && ranks != 8) return;
       compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.k = 20}, over, spar::quantile_owners{}));
       compare_on_device<float>(ranks, 300, spar::compose(exact_topk{.density = 0.9}, over, spar::quantile_owners{}));
+    });
+  }
+}
+
+/// Owners encode each of their cells once, and other ranks forward the bytes.
+TEST_F(trees_on_device, forward_encoded_cells) {
+  using spar::storage::as_bfloat16, spar::storage::coded, spar::storage::coo, spar::storage::qsgd, spar::storage::then;
+  for (const spar::rank_t ranks : {1, 2, 5, 8}) {
+    on_trees(ranks, [&](const spar::tree_plans& plans) {
+      const spar::on_tree over(plans);
+      const exact_topk few{.k = 30}, many{.density = 0.6};
+      compare_on_device<float>(ranks, 400, spar::compose(few, coded<>{.fast = true}, over, spar::chains{}));
+      compare_on_device<float>(ranks, 400, spar::compose(many, then<coo, as_bfloat16>{}, over, spar::chains{}));
+      if (ranks != 2 && ranks != 8) return;
+      compare_on_device<float>(ranks, 400, spar::compose(few, then<coo, qsgd<4>>{}, over, spar::quantile_owners{}));
+      compare_on_device<float>(ranks, 400, spar::compose(many, then<coo, qsgd<4>>{}, over, spar::quantile_owners{}));
+      compare_on_device<float>(
+          ranks, 400, spar::compose(threshold_reuse{.k = 30}, coded<>{.fast = true}, over, spar::balanced_owners{}));
     });
   }
 }

@@ -139,15 +139,19 @@ struct coo {
   /// indices do not ascend within `range`.
   template <element T, index_type Index>
   static void decode(std::span<const std::byte> in, index_range range, entry_room<T, Index> to) {
-    const std::size_t indices = to.indices.size_bytes(), values = to.values.size_bytes();
-    if (in.size() != indices + values) {
-      raise<corrupt_message>({"a received stream of ", to.indices.size(), " entries has ", in.size(),
-                              " bytes; expected ", indices + values});
-    }
+    check_size(in, to);
     if (in.empty()) return;
-    std::memcpy(to.indices.data(), in.data(), indices);
-    std::memcpy(to.values.data(), in.data() + indices, values);
+    std::memcpy(to.indices.data(), in.data(), to.indices.size_bytes());
+    std::memcpy(to.values.data(), in.data() + to.indices.size_bytes(), to.values.size_bytes());
     check_indices(std::span<const Index>(to.indices), range);
+  }
+  /// Throws `corrupt_message` unless `in` has the number of bytes that the entries of `to` need.
+  template <element T, index_type Index>
+  static void check_size(std::span<const std::byte> in, entry_room<T, Index> to) {
+    const std::size_t expected = to.indices.size_bytes() + to.values.size_bytes();
+    if (in.size() == expected) return;
+    raise<corrupt_message>(
+        {"a received stream of ", to.indices.size(), " entries has ", in.size(), " bytes; expected ", expected});
   }
 };
 

@@ -106,9 +106,6 @@ class host_work {
   /// Whether ranks may read messages in each other's memory (see `lends` of a device), where short messages gain
   /// nothing.
   static constexpr bool may_lend = false;
-  /// Whether the stream codec `Codec` encodes and decodes entries here; a device has kernels only for some.
-  template <class Codec>
-  static constexpr bool decodes_entries = true;
   /// Whether the kernels that move all nonzeros work here.
   static constexpr bool moves_nonzeros = true;
 

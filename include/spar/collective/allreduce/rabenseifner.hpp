@@ -212,6 +212,7 @@ struct rabenseifner {
     const auto number = static_cast<std::size_t>(folded.number());
     const auto active = static_cast<std::size_t>(folded.active_ranks());
     encoded_parts<Net, Storage, T, Index> parts(net, active, 1);
+    buffer<std::uint64_t> sizes;
     if (folded.active()) {
       co_await parts.encode(store, number, std::as_const(sum).view(), owner[folded.number()], residual);
       for (std::size_t blocks = 1; blocks < active; blocks *= 2) {
@@ -220,7 +221,7 @@ struct rabenseifner {
         auto sending = net.send(peer, parts.message(first, blocks));
         message_buffer theirs(net.memory());
         co_await net.receive(peer, theirs);
-        co_await parts.take(theirs, first ^ blocks, blocks);
+        co_await parts.take(theirs, first ^ blocks, blocks, sizes);
         theirs.release();
         co_await sending;
         parts.release_messages();
@@ -229,10 +230,10 @@ struct rabenseifner {
     } else {
       message_buffer whole(net.memory());
       co_await net.receive(folded.partner(), whole);
-      co_await parts.take(whole, 0, active);
+      co_await parts.take(whole, 0, active, sizes);
     }
     const auto range_of = [&](std::size_t block) { return owner[static_cast<rank_t>(block)]; };
-    co_return parts.joined(store, owner.n, range_of, absent, storage::delta<T, Index>(store, owner.n));
+    co_return co_await parts.joined(store, owner.n, range_of, absent, storage::delta<T, Index>(store, owner.n));
   }
 };
 

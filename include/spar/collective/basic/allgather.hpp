@@ -191,7 +191,8 @@ struct bruck_allgather : algorithm_defaults {
       auto sending = net.send((net.rank() + p - distance) % p, parts.message(rank, count));
       message_buffer in(net.work().memory());
       co_await net.receive(source, in);
-      co_await parts.take(in, static_cast<std::size_t>(source), count);
+      buffer<std::uint64_t> sizes;
+      co_await parts.take(in, static_cast<std::size_t>(source), count, sizes);
       in.release();
       co_await sending;
       parts.release_messages();

@@ -27,10 +27,9 @@ namespace spar::inline v0_1 {
 struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
-  /// Whether streams may be in any memory: all work on them is that of `channel::work`. An owner's encoded blocks are
-  /// put together on the host.
+  /// Whether streams may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
-  static constexpr bool streams_anywhere = storage::plain_blocks<Storage>;
+  static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>
   static auto accepts() {

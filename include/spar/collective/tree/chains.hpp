@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <type_traits>
 
 namespace spar::inline v0_1 {
 
@@ -45,10 +44,9 @@ struct chains {
   /// Whether dense values may be in any memory: all work on them is that of `channel::work`.
   template <class Storage>
   static constexpr bool values_anywhere = true;
-  /// Whether streams may be in any memory: the same. An owner's encoded blocks are put together on the host.
+  /// Whether streams may be in any memory: the same.
   template <class Storage>
-  static constexpr bool streams_anywhere =
-      storage::plain_blocks<Storage> && std::is_same_v<storage::streams_type<Storage>, storage::coo>;
+  static constexpr bool streams_anywhere = true;
   static constexpr bool whole_pieces = true; ///< blocks begin at multiples of a codec's grain
 
   template <class Selector, class Storage, class Topology>

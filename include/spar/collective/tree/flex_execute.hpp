@@ -114,6 +114,17 @@ struct flex_chains {
   }
 };
 
+/// The ranges of indices of the cells from `first` on.
+struct cells_from {
+  flex_ranges ranges;
+  const encoded_cells& cells;
+  std::size_t first;
+
+  [[nodiscard]] index_range operator[](rank_t cell) const noexcept {
+    return ranges[cells[first + static_cast<std::size_t>(cell)]];
+  }
+};
+
 /// The base of the `Work` classes of flex_execute for streams. On each level, a rank sends slices of its stream along
 /// its chains. The rank then joins the streams that it has reduced (reduce-scatter) or received (allgather) into its
 /// stream for the next level.
@@ -324,12 +335,15 @@ class flex_encoded_streams : public flex_work {
   static constexpr bool straight = true;
 
   flex_encoded_streams(channel<Net> net, const flex_plan& plan, const encoded_cells& cells)
-      : flex_work(plan), cells_(&cells), memory_(&net.memory()), parts_of_all_(net, cells.size(), cells.room()) {}
+      : flex_work(plan), net_(net), cells_(&cells), memory_(&net.memory()),
+        parts_of_all_(net, cells.size(), cells.room()) {}
   [[nodiscard]] encoded_parts<Net, Storage, T, Index>& all() noexcept { return parts_of_all_; }
 
   ready<> begin_level(std::span<const flex_plan::part> parts) {
     sent_.emplace(*memory_, parts.size());
     std::fill_n(sent_->data(), parts.size(), payload());
+    sizes_.emplace(*memory_, parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) sizes_->emplace_back();
     return flex_work::begin_level(parts);
   }
   [[nodiscard]] ready<payload> outgoing(std::size_t part) {
@@ -337,9 +351,9 @@ class flex_encoded_streams : public flex_work {
     if (message.format == wire_format{}) message = parts_of_all_.message(first(part), count(part));
     return ready<payload>(message);
   }
-  ready<std::uint64_t> take(const flex_message& m, const message_buffer& in) {
-    parts_of_all_.take(in, first(m.part), count(m.part)).get();
-    return ready<std::uint64_t>(0);
+  auto take(const flex_message& m, const message_buffer& in) {
+    return after(net_, parts_of_all_.take(in, first(m.part), count(m.part), (*sizes_)[m.part]),
+                 [] { return std::uint64_t{0}; });
   }
   void end_level() noexcept { parts_of_all_.release_messages(); }
 
@@ -347,10 +361,12 @@ class flex_encoded_streams : public flex_work {
   [[nodiscard]] std::size_t first(std::size_t part) const noexcept { return cells_->at(range(part).begin); }
   [[nodiscard]] std::size_t count(std::size_t part) const noexcept { return cells_->at(range(part).end) - first(part); }
 
+  channel<Net> net_;
   const encoded_cells* cells_;
   pool* memory_;
   encoded_parts<Net, Storage, T, Index> parts_of_all_; // part c is the encoded cell c
   std::optional<buffer<payload>> sent_; // for each chain of this rank, the message to send, set by `outgoing`
+  std::optional<fixed_vector<buffer<std::uint64_t>>> sizes_; // for each chain, those in the message that has arrived
 };
 
 } // namespace detail
@@ -419,19 +435,22 @@ task<sparse_stream<T, Index>> flex_allgather(channel<Net> net, const flex_plan* 
   const detail::flex_ranges ranges{plan, bounds};
   ranges.check_shape(mine.dimension(), net.size());
   const std::uint64_t n = mine.dimension();
-  if (n == 0) co_return sparse_stream<T, Index>::sparse(net.memory(), 0, 0);
-  if (net.size() == 1) co_return sparse_stream<T, Index>::copy(net.memory(), mine);
+  if (n == 0) co_return sparse_stream<T, Index>::sparse(net.work().memory(), 0, 0);
+  if (net.size() == 1) co_return net.work().duplicate(mine);
   const detail::encoded_cells cells(*plan, net.memory(), [](std::uint64_t) { return std::size_t{0}; });
   const auto range_of = [&](std::size_t cell) { return ranges[cells[cell]]; };
-  detail::flex_encoded_streams<Net, T, Index, Storage> work(net, *plan, cells);
   const index_range own = (*plan)[net.rank()];
-  for (std::size_t c = cells.at(own.begin); c < cells.at(own.end); ++c) {
-    const index_range cell = range_of(c);
-    co_await work.all().encode(store, c, mine.slice(cell.begin, cell.end), cell, residual);
+  const std::size_t first = cells.at(own.begin), end = cells.at(own.end);
+  const detail::cells_from owned{ranges, cells, first};
+  const auto slice = co_await net.work().slices(mine, owned, static_cast<rank_t>(end - first));
+  detail::flex_encoded_streams<Net, T, Index, Storage> work(net, *plan, cells);
+  for (std::size_t c = first; c < end; ++c) {
+    const auto cell = static_cast<rank_t>(c - first);
+    co_await work.all().encode(store, c, slice[cell], owned[cell], residual);
   }
   co_await detail::flex_execute(net, plan, false, &work);
   constexpr auto never_dense = std::numeric_limits<std::uint64_t>::max();
-  co_return work.all().joined(store, n, range_of, absent, never_dense);
+  co_return co_await work.all().joined(store, n, range_of, absent, never_dense);
 }
 
 } // namespace spar::inline v0_1

@@ -96,11 +96,16 @@ class encoded_parts {
   }
   void release_messages() noexcept { messages_.clear(); }
 
+  // `joined` is a coroutine of the call (see task).
+  [[nodiscard]] spar::scheduler& scheduler() const noexcept { return net_.scheduler(); }
+  [[nodiscard]] detail::call_error& call_error() const noexcept { return net_.call_error(); }
+
   /// Copies `count` consecutive parts that start with part `first` from the received message `in`; part 0 follows the
-  /// last part. Throws `corrupt_message` if the message has another number of parts, or too few or too many bytes. The
-  /// bytes of a part are checked only when the part is decoded.
-  answer<Net> take(const message_buffer& in, std::size_t first, std::size_t count) {
-    return after(net_, net_.work().read_list(in.piece<std::uint64_t>(1), read_table_),
+  /// last part. `room`, which must outlive the answer, is for the sizes of the parts. Throws `corrupt_message` if the
+  /// message has another number of parts, or too few or too many bytes. The bytes of a part are checked only when the
+  /// part is decoded.
+  answer<Net> take(const message_buffer& in, std::size_t first, std::size_t count, buffer<std::uint64_t>& room) {
+    return after(net_, net_.work().read_list(in.piece<std::uint64_t>(1), room),
                  [this, &in, first, count](std::span<const std::uint64_t> table) { take(in, table, first, count); });
   }
 
@@ -144,13 +149,15 @@ class encoded_parts {
   /// is the range of part i. The stream is sparse if no part is dense and the parts together have at most `limit`
   /// entries. Otherwise the stream is dense, and an index without an entry gets the value `absent`.
   template <class RangeOf>
-  [[nodiscard]] sparse_stream<T, Index> joined(const Storage& store, std::uint64_t n, const RangeOf& range_of, T absent,
-                                               std::uint64_t limit) const {
+  [[nodiscard]] task<sparse_stream<T, Index>> joined(Storage store, std::uint64_t n, RangeOf range_of, T absent,
+                                                     std::uint64_t limit) const {
     fixed_vector<sparse_stream<T, Index>> streams(net_.memory(), parts_.size());
     buffer<stream_view<T, Index>> views(net_.memory(), parts_.size());
-    for (std::size_t i = 0; i < parts_.size(); ++i)
-      views.span()[i] = streams.emplace_back(decode(store, i, n, range_of(i)).get()).view();
-    return concatenate(std::as_const(views).span(), n, {0, n}, absent, limit, net_.work());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      streams.push_back(co_await decode(store, i, n, range_of(i)));
+      views.span()[i] = std::as_const(streams)[i].view();
+    }
+    co_return concatenate(std::as_const(views).span(), n, {0, n}, absent, limit, net_.work());
   }
 
  private:
@@ -187,7 +194,6 @@ class encoded_parts {
   channel<Net> net_;
   outgoing<Storage, T, Index> own_; // the part that is being encoded
   buffer<std::byte> room_;          // the same for a lending codec
-  buffer<std::uint64_t> read_table_;
   fixed_vector<part> parts_;
   fixed_vector<message_room> messages_; // the memory of messages in flight
 };

@@ -112,15 +112,12 @@ answer<Net, payload> encode_stream(channel<Net> net, const Storage& store, const
 template <element T, index_type Index, transport Net, class Storage>
 answer<Net, sparse_stream<T, Index>> decode_stream(channel<Net> net, const Storage& store, const payload& received,
                                                    std::uint64_t n, index_range range) {
-  using streams_type = storage::streams_type<Storage>;
-  if constexpr (workspace_of<Net>::template decodes_entries<streams_type>) {
-    if (received.format == wire_format::entries_coded) {
-      check_count(received.count, range);
-      auto out = sparse_stream<T, Index>::sparse(net.work().memory(), n, received.count);
-      const entry_room<T, Index> to{out.indices(), out.values()};
-      return after(net, decode_entries(net, storage::streams_of(store), received.pieces[0], range, to),
-                   [out = std::move(out)]() mutable { return std::move(out); });
-    }
+  if (received.format == wire_format::entries_coded) {
+    check_count(received.count, range);
+    auto out = sparse_stream<T, Index>::sparse(net.work().memory(), n, received.count);
+    const entry_room<T, Index> to{out.indices(), out.values()};
+    return after(net, decode_entries(net, storage::streams_of(store), received.pieces[0], range, to),
+                 [out = std::move(out)]() mutable { return std::move(out); });
   }
   if (storage::plain_blocks<Storage> && received.format == wire_format::block_coded) {
     raise<corrupt_message>(
@@ -286,10 +283,7 @@ class incoming : public message_buffer {
       if (h.format == wire_format::sparse)
         return detail::borrow<T, Index>(net, storage::streams_of(store), *this, range, when);
     }
-    using streams_type = storage::streams_type<Storage>;
-    const bool coded =
-        workspace_of<Net>::template decodes_entries<streams_type> && h.format == wire_format::entries_coded;
-    if (!coded && h.format != wire_format::block_coded) {
+    if (h.format != wire_format::entries_coded && h.format != wire_format::block_coded) {
       raise<corrupt_message>({"a message of format ", static_cast<int>(h.format),
                               " arrived; expected a format that the storage of this rank can decode: 2 (dense values), "
                               "3 (encoded block), 5 (coded entries), or 1 (plain entries) with a storage like coo"});
@@ -349,10 +343,7 @@ class relayed {
     const wire_format format = in.head().format;
     owned_ = true;
     if constexpr (!storage::copies_nothing<Storage, T, Index>) {
-      using streams_type = storage::streams_type<Storage>;
-      const bool coded =
-          workspace_of<Net>::template decodes_entries<streams_type> && format == wire_format::entries_coded;
-      if (coded || format == wire_format::block_coded) {
+      if (format == wire_format::entries_coded || format == wire_format::block_coded) {
         const payload received = in.arrived_payload();
         return after(net, detail::decode_stream<T, Index>(net, store, received, in.head().dimension, range),
                      [this, net, received](sparse_stream<T, Index>&& decoded) {

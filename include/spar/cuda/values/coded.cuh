@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The stream codecs for entries in device memory: `storage::coded` with equal widths.
+// The stream codecs for entries in device memory: `storage::coo`, and `storage::coded` with equal widths.
 #pragma once
 
 #include <spar/core/coo_span.hpp>
@@ -30,13 +30,10 @@ template <class Codec, class T>
 inline constexpr bool entries_on_device =
     std::same_as<Codec, storage::coo> || (is_coded<Codec> && (Codec::exact || std::same_as<T, float>));
 
-/// Encodes entries in device memory by `storage::coded`, and decodes them. All functions throw `cuda_error` if CUDA
-/// fails.
+/// Encodes entries in device memory by `storage::coo` or `storage::coded`, and decodes them. All functions throw
+/// `cuda_error` if CUDA fails.
 class device_entry_codes : public device_counts {
  public:
-  template <class Codec>
-  static constexpr bool decodes_entries = is_coded<Codec>;
-
   using device_counts::device_counts;
 
   /// Whether there are kernels for the options of `codec`.
@@ -46,6 +43,24 @@ class device_entry_codes : public device_counts {
       return codec.fast;
     else
       return true;
+  }
+
+  template <element T, index_type Index>
+  [[nodiscard]] task<std::size_t> encode_entries(storage::coo, coo_span<T, Index> entries, index_range,
+                                                 std::span<std::byte> out) const {
+    const auto indices = std::as_bytes(entries.indices), values = std::as_bytes(entries.values);
+    copy(out.data(), indices);
+    copy(out.data() + indices.size(), values);
+    co_return indices.size() + values.size();
+  }
+  template <element T, index_type Index>
+  [[nodiscard]] task<void> decode_entries(storage::coo, std::span<const std::byte> in, index_range range,
+                                          entry_room<T, Index> to) const {
+    storage::coo::check_size(in, to);
+    const auto indices = std::as_writable_bytes(to.indices), values = std::as_writable_bytes(to.values);
+    copy(indices.data(), in.first(indices.size()));
+    copy(values.data(), in.subspan(indices.size()));
+    co_await check_indices(std::span<const Index>(to.indices), range);
   }
 
   /// Encodes `entries`, whose indices lie in `range`, to `out`, never as runs. Waits for the number of bytes.
