@@ -72,7 +72,7 @@ void prepare(context& registers, std::byte* stack, void (*entry)()) {
   end[-1] = nullptr;                        // to which `entry` would return
   registers = end - 8;
 }
-void change(context& from, context& to) { on_host_switch(&from, to); }
+SPAR_UNSANITIZED void change(context& from, context& to) { on_host_switch(&from, to); }
 #else
 void prepare(context& registers, std::byte* stack, void (*entry)()) {
   getcontext(&registers);
@@ -81,7 +81,7 @@ void prepare(context& registers, std::byte* stack, void (*entry)()) {
   makecontext(&registers, entry, 0);
   registers.uc_stack = {}; // or the address sanitizer forgets the stack's frames whenever it switches to the fibre
 }
-void change(context& from, context& to) { swapcontext(&from, &to); }
+SPAR_UNSANITIZED void change(context& from, context& to) { swapcontext(&from, &to); }
 #endif
 
 std::vector<std::unique_ptr<std::byte[]>> stacks; // of blocks that have ended, for later ones

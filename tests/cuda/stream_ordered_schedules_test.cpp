@@ -38,7 +38,7 @@ using random_source = std::mt19937_64;
 
 std::uint64_t up_to(random_source& random, std::uint64_t most) { return random() % (most + 1); }
 
-enum class kind { topka, split, ok_topk, bfloat16, qsgd, bfloat16_ring };
+enum class kind { topka, split, ok_topk, bfloat16, half, qsgd, bfloat16_ring };
 
 /// How the calls of a step are made. Calls on entries alone can be checked ones.
 enum class how { by_the_host, by_a_graph, checked, checked_on_device };
@@ -132,6 +132,8 @@ auto with_composition(const program::object& o, With with) {
     return with(ok_topk_allreduce<>{.select = {.k = o.k, .period = period, .epsilon = 0.9}, .by = {.tau = period}});
   case kind::bfloat16:
     return with(compose(storage::as_bfloat16{}, two_shot{.piece = 40}));
+  case kind::half:
+    return with(compose(storage::as_half{}, two_shot{}));
   case kind::bfloat16_ring:
     return with(compose(storage::as_bfloat16{}, ring{.piece = 20}));
   case kind::qsgd:
@@ -389,6 +391,27 @@ TEST_P(stream_ordered_schedules, end_on_all_ranks_if_cuda_or_nccl_fails) {
     failed += ended[static_cast<std::size_t>(failing)].error.empty() ? 0 : 1;
   });
   EXPECT_GE(failed, programs / 3);
+}
+
+/// Many launches of the graph of a call, with other values each time; those of Ok-Topk between checked calls.
+class stream_ordered_launches : public over_nccl::on_device_nccl, public testing::WithParamInterface<kind> {};
+INSTANTIATE_TEST_SUITE_P(of_each_kind, stream_ordered_launches,
+                         testing::Values(kind::topka, kind::split, kind::ok_topk, kind::bfloat16, kind::half,
+                                         kind::qsgd, kind::bfloat16_ring));
+
+TEST_P(stream_ordered_launches, have_the_bits_of_the_host) {
+  const bool is_ok_topk = GetParam() == kind::ok_topk;
+  program p{.ranks = 3, .objects = {{GetParam(), is_ok_topk ? 300U : 90U, is_ok_topk ? 40U : 10U}}, .steps = {}};
+  std::uint64_t& calls = p.objects[0].calls;
+  for (std::uint64_t launches = spar_test::runs_all_cases() ? 1000 : 40; launches > 0; ++calls) {
+    const bool is_checked = is_ok_topk && calls % period == 0;
+    p.steps.push_back({.by = is_checked ? how::checked_on_device : how::by_a_graph, .waits = calls % 7 == 0});
+    if (!is_checked) --launches;
+  }
+  std::vector<std::vector<result>> got;
+  const auto ended = run_on_ranks(p, 1, got, [](rank_t, random_source&) {});
+  in_order::expect_no_errors(ended);
+  expect_bits_of_the_host(p, got, ended);
 }
 
 } // namespace
