@@ -383,8 +383,10 @@ TEST_P(stream_ordered_schedules, end_on_all_ranks_if_cuda_or_nccl_fails) {
       if (seed % 3 == 2) cuda_double::fail_at(1 + up_to(random, 100));
     });
     cuda_double::fail_at(1U << 30);
-    for (const outcome& o : ended) {
-      EXPECT_TRUE(o.error.empty() || o.error.find("a planned error") != std::string::npos) << o.error;
+    for (const outcome& o : ended) { // the program captures and launches graphs, which may fail as well
+      EXPECT_TRUE(o.error.empty() || o.error.find("a planned error") != std::string::npos ||
+                  o.error.find("an exception has left the scope of a spar::nccl_stream") != std::string::npos)
+          << o.error;
     }
     expect_bits_of_the_host(p, got, ended);
     ++programs;
