@@ -384,7 +384,7 @@ TEST(rows, are_encoded_like_as_many_values) {
   const std::size_t most = in_memory + index_blocks + value_blocks + 2 + 4 + 4; // docs/reference/costs.md
   const spar::storage::coded<> exact;
   std::vector<std::byte> room(exact.bound<eight, std::uint32_t>(range, 300));
-  EXPECT_EQ(room.size(), most + 48);
+  EXPECT_EQ(room.size(), most + 52);
   std::vector<eight> any(300);
   std::mt19937_64 random(3);
   for (float& value : spar::components(std::span(any))) value = std::bit_cast<float>(static_cast<unsigned>(random()));
