@@ -18,13 +18,13 @@ namespace spar::inline v0_1 {
 
 /// Allreduces of dense values by `two_shot` or `ring`, which are put into CUDA streams without a wait of the host. A
 /// call puts the same work into a stream each time, allocates nothing, and may be captured: the graph of a stream
-/// repeats the call on the values that are then in the memory of the captured one, with other random numbers.
+/// repeats the call on the values that are then in the memory of the captured one, with other random numbers. The graph
+/// uses the memory of this object, and must not be launched after the object has been destroyed.
 ///
 /// `Composition` has the schedule `two_shot` or `ring` without hosts, and a storage `as_bfloat16`, `as_half`, `qsgd`
-/// or, with
-/// `<spar/cuda/values/zfp.cuh>`, `zfp`. The bits are those of `allreduce`: for a codec with random rounding, call k of
-/// the object, from 0 on, has those of the call with this number on a communicator. A call in a stream cannot send
-/// values as they are, as `allreduce` does with a piece that a codec cannot encode: such a call is reported. Plain
+/// or, with `<spar/cuda/values/zfp.cuh>`, `zfp`. The bits are those of `allreduce`: for a codec with random rounding,
+/// call k of the object, from 0 on, has those of the call with this number on a communicator. A call in a stream cannot
+/// send values as they are, as `allreduce` does with a piece that a codec cannot encode: such a call is reported. Plain
 /// values need no such object: call ncclAllReduce.
 ///
 /// A block is encoded and sent at once, unless the schedule has pieces of 2^20 values or more (the option `piece`) and
@@ -83,7 +83,8 @@ class stream_ordered_allreduce {
 
   /// Waits for the work in `stream` (see `nccl_stream::wait`), then checks what the calls there have reported. Throws
   /// `invalid_argument`, and aborts, if the codec could not encode a value of this rank or of its block of the sum:
-  /// then the results since the last `wait` are of no use on any rank.
+  /// then the results since the last `wait` are of no use on any rank, and other ranks get `peer_failed` from a later
+  /// call, `wait` or collective on the wrapped communicator.
   void wait(cudaStream_t stream) {
     net_->wait(stream);
     refuse_reported();

@@ -197,8 +197,7 @@ void start_join_messages(const device_coo<T, Index>* parts, std::uint64_t count,
 /// Starts a kernel that writes to `parts` where the entries of each of `count` messages are, which lie one after the
 /// other, and how many they are; sets `*sent`, unless `sent` is null, to the number of entries in the message `mine`.
 /// If a message says that it has more entries than room, sets `*too_many` to this number, and takes none of its
-/// entries; otherwise leaves
-/// `*too_many` as it is. All pointers point to memory that the device can access.
+/// entries; otherwise leaves `*too_many` as it is. All pointers point to memory that the device can access.
 template <ranked T, index_type Index>
 void start_list_messages(std::byte* messages, std::uint64_t count, padded_message<T, Index> form,
                          device_coo<T, Index>* parts, std::uint64_t mine, std::uint64_t* sent, std::uint64_t* too_many,

@@ -123,8 +123,8 @@ class nccl_communicator {
   void destroy() { check_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy"); }
   /// Frees the communicator, if there is one, and ends its transfers, so that the device does not use their buffers any
   /// more. All ranks must abort, because transfers to this rank cannot end any more. NCCL ends the transfers first, and
-  /// then waits until the graphs that contain transfers have been destroyed, perhaps by this thread. Then another
-  /// thread waits.
+  /// then waits until the graphs that contain transfers have been destroyed, perhaps by this thread: so if there may be
+  /// such graphs, another thread calls ncclCommAbort.
   void abort() noexcept {
     if (comm_ == nullptr) return;
     if (may_be_captured_)
@@ -145,7 +145,7 @@ class nccl_communicator {
     if (!is_aborting_) abort(comm);
     wait_for_abort();
   }
-  /// Waits for the thread that aborts, but not much longer than it needs if no graph contains a transfer.
+  /// Waits for the thread that aborts, for at most a second, which suffices if no graph contains a transfer.
   void wait_for_abort() noexcept {
     constexpr time_t most = 1; // seconds
     timespec until{};
