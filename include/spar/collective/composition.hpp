@@ -219,7 +219,7 @@ struct composition {
   task<selected_sum<T, Index>> reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
                                       Prepare prepare) const& {
     if constexpr (selects_entries)
-      return select_and_reduce<Index>(net, now, last, x, op, prepare);
+      return select_and_reduce<Index>(net, now, last, x, net.work().residual(x), op, prepare);
     else
       return reduce_selected(net, now, last, take_all<Index>(net, last, x, prepare), net.work().residual(x), op);
   }
@@ -330,7 +330,10 @@ struct composition {
     state now{};
     report last{};
     const selector::nothing_to_prepare prepare;
-    auto running = reduce<std::uint32_t>(net, &now, &last, x, op, prepare);
+    // On a device, nothing is kept in `x`, which is overwritten: there is no kernel for the rounding errors of doubles.
+    residual_view<T> residual;
+    if constexpr (!channel<Net>::on_device) residual = net.work().residual(x);
+    auto running = select_and_reduce<std::uint32_t>(net, &now, &last, x, residual, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
     net.work().write_dense(result.sum.view(), x, op);
   }
@@ -349,15 +352,15 @@ struct composition {
     }
   }
   template <index_type Index, transport Net, element T, class Op, class Prepare>
-  task<selected_sum<T, Index>> select_and_reduce(channel<Net> net, state* now, report* last, std::span<T> x, Op op,
-                                                 Prepare prepare) const& {
+  task<selected_sum<T, Index>> select_and_reduce(channel<Net> net, state* now, report* last, std::span<T> x,
+                                                 residual_view<T> residual, Op op, Prepare prepare) const& {
     const double begin = net.net().now();
     decltype(auto) work = net.work();
     sparse_stream<T, Index> mine = co_await select.template operator()<Index>(work, x, now->select, prepare);
     work.validate(mine.view());
     *last = {.selected = mine.count(), .select_seconds = net.net().now() - begin};
     net.compute(0); // separates the selection from the next computation in a trace; costs nothing
-    auto running = reduce_selected(net, now, last, std::move(mine), work.residual(x), op);
+    auto running = reduce_selected(net, now, last, std::move(mine), residual, op);
     co_return co_await std::move(running);
   }
   /// Moves all values of `x` to a dense stream.

@@ -99,8 +99,6 @@ class device_entries {
                  "a schedule changes a residual by indices of another type than that of its streams");
     spar::ensure(what.what != residual_change<T>::kind::assign_unlisted,
                  "a schedule on the host filters the entries that it puts into a residual itself");
-    spar::ensure(what.decoded == nullptr || std::same_as<T, float>,
-                 "a schedule adds rounding errors to a residual on the device whose values are not floats");
     const auto copy = [&]<class U>(const U* from) {
       return work_.upload(std::span<const U>(from, from == nullptr ? 0 : what.count));
     };

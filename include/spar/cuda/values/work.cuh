@@ -2,6 +2,7 @@
 // The workspace of values in device memory: the work of a rank on them, by kernels of the device.
 #pragma once
 
+#include <spar/core/error.hpp>
 #include <spar/core/memory/fixed_vector.hpp>
 #include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/dense.cuh>
@@ -42,11 +43,11 @@ struct device_sum {
 };
 
 /// The workspace of values in device memory (see `host_work`): puts the work of a rank into the stream of a device. The
-/// functions that need an answer from the
-/// device, such as a number of entries, are coroutines, which wait for it without the help of other ranks. They put
-/// their first work into the stream before they return; await them at once, because they refer to their arguments. The
-/// results have the bits of the host's functions, except those of NaN. All functions throw `cuda_error` if CUDA fails.
-/// Entries and values are in device memory; the lists of bounds, probes and counts are on the host.
+/// functions that need an answer from the device, such as a number of entries, are coroutines, which wait for it
+/// without the help of other ranks. They put their first work into the stream before they return; await them at once,
+/// because they refer to their arguments. The results have the bits of the host's functions, except those of NaN. All
+/// functions throw `cuda_error` if CUDA fails. Entries and values are in device memory; the lists of bounds, probes and
+/// counts are on the host.
 class device_work : public device_entry_codes {
  public:
   template <class T = void>
@@ -444,6 +445,8 @@ class device_work : public device_entry_codes {
       kernel::start_scatter(indices, what.values, what.count, 0, x, sum{}, stream());
     } else if constexpr (std::same_as<T, float>) {
       kernel::start_scatter_difference(indices, what.values, what.decoded, what.count, x + what.begin, stream());
+    } else {
+      spar::ensure(false, "a schedule adds rounding errors to a residual on the device whose values are not floats");
     }
   }
 
