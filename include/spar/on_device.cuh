@@ -24,11 +24,11 @@ template <class Storage, class T>
 inline constexpr bool encodes_on_device =
     entries_on_device<storage::streams_type<Storage>, T> && blocks_on_device<Storage, T>;
 /// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage. On a
-/// tree, `balanced_owners` adds up the rounding errors of entries in memory of the host.
+/// tree, no schedule rounds entries on a device: `balanced_owners` would add up the errors in memory of the host.
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && encodes_on_device<Storage, T> &&
                                           (storage::streams_type<Storage>::exact || straight_topology<Topology>) &&
-                                          requires { requires Schedule::template streams_anywhere<Storage>; };
+                                          requires { requires Schedule::streams_anywhere; };
 template <class Storage, class Schedule>
 inline constexpr bool values_run_on_device = requires { requires Schedule::template values_anywhere<Storage>; };
 

@@ -73,7 +73,6 @@ struct cheapest {
   template <class Storage>
   static constexpr bool values_anywhere = true;
   /// Whether streams may be in any memory: those of all algorithms from which this chooses may.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
 
   /// The network model, for example `read_network("file")`. If empty, `cheapest` uses the model of the transport.

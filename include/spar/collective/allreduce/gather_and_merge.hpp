@@ -24,7 +24,6 @@ struct gather_and_merge {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "gather_and_merge";
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>

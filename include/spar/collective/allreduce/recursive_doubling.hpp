@@ -37,7 +37,6 @@ struct recursive_doubling {
   template <class Storage>
   static constexpr bool values_anywhere = true;
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
   static constexpr bool whole_pieces = true; ///< pieces begin at multiples of a codec's grain
 

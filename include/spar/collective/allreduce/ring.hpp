@@ -173,7 +173,6 @@ struct ring {
   template <class Storage>
   static constexpr bool values_anywhere = true;
   /// Whether streams may be in any memory: the same.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
   static constexpr bool whole_pieces =
       true; ///< encodings are forwarded as they are; pieces begin at multiples of a grain

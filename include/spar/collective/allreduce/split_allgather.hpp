@@ -44,7 +44,6 @@ struct split_allgather {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "split_allgather";
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
   static constexpr bool whole_pieces = true; ///< blocks begin at multiples of a codec's grain
 

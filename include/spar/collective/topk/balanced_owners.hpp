@@ -45,7 +45,6 @@ struct balanced_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "balanced_owners";
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
 
   std::uint64_t tau = 64; ///< the owners' boundaries are computed again every `tau` calls; at least 1

@@ -28,7 +28,6 @@ struct quantile_owners {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "quantile_owners";
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>

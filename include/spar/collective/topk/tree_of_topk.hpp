@@ -28,7 +28,6 @@ struct tree_of_topk {
   static constexpr slot fills = slot::schedule;
   static constexpr std::string_view name = "tree_of_topk";
   /// Whether streams may be in any memory: all work on them is that of `channel::work`.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
 
   template <class Selector, class Storage, class Topology>

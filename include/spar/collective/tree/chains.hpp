@@ -45,7 +45,6 @@ struct chains {
   template <class Storage>
   static constexpr bool values_anywhere = true;
   /// Whether streams may be in any memory: the same.
-  template <class Storage>
   static constexpr bool streams_anywhere = true;
   static constexpr bool whole_pieces = true; ///< blocks begin at multiples of a codec's grain
 
