@@ -335,14 +335,13 @@ class flex_encoded_streams : public flex_work {
   static constexpr bool straight = true;
 
   flex_encoded_streams(channel<Net> net, const flex_plan& plan, const encoded_cells& cells)
-      : flex_work(plan), net_(net), cells_(&cells), memory_(&net.memory()),
-        parts_of_all_(net, cells.size(), cells.room()) {}
+      : flex_work(plan), net_(net), cells_(&cells), parts_of_all_(net, cells.size(), cells.room()) {}
   [[nodiscard]] encoded_parts<Net, Storage, T, Index>& all() noexcept { return parts_of_all_; }
 
   ready<> begin_level(std::span<const flex_plan::part> parts) {
-    sent_.emplace(*memory_, parts.size());
+    sent_.emplace(net_.memory(), parts.size());
     std::fill_n(sent_->data(), parts.size(), payload());
-    sizes_.emplace(*memory_, parts.size());
+    sizes_.emplace(net_.memory(), parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) sizes_->emplace_back();
     return flex_work::begin_level(parts);
   }
@@ -363,7 +362,6 @@ class flex_encoded_streams : public flex_work {
 
   channel<Net> net_;
   const encoded_cells* cells_;
-  pool* memory_;
   encoded_parts<Net, Storage, T, Index> parts_of_all_; // part c is the encoded cell c
   std::optional<buffer<payload>> sent_; // for each chain of this rank, the message to send, set by `outgoing`
   std::optional<fixed_vector<buffer<std::uint64_t>>> sizes_; // for each chain, those in the message that has arrived

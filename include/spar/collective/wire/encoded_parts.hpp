@@ -193,7 +193,7 @@ class encoded_parts {
 
   channel<Net> net_;
   outgoing<Storage, T, Index> own_; // the part that is being encoded
-  buffer<std::byte> room_;          // the same for a lending codec
+  buffer<std::byte> room_;          // the bytes of this part, if the codec can also lend entries
   fixed_vector<part> parts_;
   fixed_vector<message_room> messages_; // the memory of messages in flight
 };
