@@ -32,7 +32,7 @@ namespace spar::inline v0_1 {
 /// current one whenever the rank uses this object. All ranks create and destroy their objects together, in the same
 /// order as other objects of NCCL. Before the destructor, the work of all calls must have ended (see `wait`), and all
 /// graphs that contain calls, captured and instantiated ones, must be destroyed, because NCCL waits for this when it
-/// frees its communicator. Also after an error, they must not be launched again. The rank must not have a progress
+/// frees its communicator. After an error, these graphs must not be launched again. The rank must not have a progress
 /// thread. Its functions may throw the \ref call_errors. Experimental: no GPU has run it.
 template <communicates Control>
 class nccl_stream {
@@ -42,7 +42,9 @@ class nccl_stream {
   /// `invalid_argument` if `control` has a progress thread, or if the environment makes the calls of NCCL blocking.
   explicit nccl_stream(Control& control)
       : control_(&control), exceptions_(std::uncaught_exceptions()),
-        home_(detail::or_abort(control, [] { return detail::home_device(); })) {
+        home_(detail::or_abort(control, [] { return detail::home_device(); })),
+        comm_(detail::or_abort(control, [] { return detail::nccl_communicator(); })),
+        ended_(detail::or_abort(control, [] { return detail::cuda_event(); })) {
     if (port().node().shared() != nullptr) {
       raise<invalid_argument>({"spar::nccl_stream cannot wrap a communicator with a progress_thread, whose current "
                                "device may differ from that of this thread"});

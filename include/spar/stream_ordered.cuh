@@ -57,7 +57,7 @@ struct padding_report {
 /// how many entries they contain. The sums and residuals have the bits of `device_feedback`, whose calls, `save`,
 /// `load` and state this object has as well. A call puts the same work into a stream each time, allocates nothing, and
 /// may be captured: the graph of a stream repeats the call on the values that are then in the memory of the captured
-/// one.
+/// one. The graph uses the memory of this object, and must not be launched after the object has been destroyed.
 ///
 /// `Composition` is `topka_allreduce`, a composition of `exact_topk` and a `split_allgather`, or `ok_topk_allreduce<>`.
 /// `split_allgather<>` decides in the constructor how the blocks of the sum travel: as entries, or as dense values if
@@ -128,11 +128,14 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   }
   /// Not here: a call in flight would change the residual between calls in the stream.
   void start() = delete;
+  /// Not here: the memory and the messages of calls in a stream are those of the options of the constructor.
+  void set_algorithm(Composition) = delete;
 
   /// Waits for the work in `stream` (see `nccl_stream::wait`), then checks what the calls there have reported. Throws
   /// `corrupt_message`, and aborts, if a message had more entries than room, or indices that do not ascend, and
   /// `invalid_argument` if a codec could not encode a sum of this rank's block: then the sums since the last `wait` are
-  /// of no use on any rank. Call it before `save` and `load`, and as often as errors shall be found.
+  /// of no use on any rank, and other ranks get `peer_failed` from a later call, `wait` or collective on the wrapped
+  /// communicator. Call it before `save` and `load`, and as often as errors shall be found.
   void wait(cudaStream_t stream) {
     net_->wait(stream);
     refuse_reported();

@@ -136,15 +136,16 @@ TEST_F(stream_ordered_allreduce, has_the_bits_of_the_host) {
 #endif
 }
 
-/// Two calls of one schedule in pieces of 8 values, and of another that the pieces must have the bits of.
-template <class Schedule>
-void compare_pieces(std::uint64_t seed, bool captures) {
+/// Two calls in pieces of 8 values, and two with whole blocks, whose bits the pieces must have.
+template <class Schedule, class Codec = as_bfloat16>
+void compare_pieces(std::uint64_t seed, bool captures, const Codec& codec = {}) {
   constexpr rank_t ranks = 3;
   constexpr std::size_t n = 100, piece = 8; // blocks of 34, 33 and 33 values: the last pieces differ in length
-  using calls = spar::detail::ordered_allreduce<float, as_bfloat16, Schedule>;
-  SCOPED_TRACE(testing::Message() << Schedule::name << ", seed " << seed << (captures ? ", captured" : ""));
+  using calls = spar::detail::ordered_allreduce<float, Codec, Schedule>;
+  SCOPED_TRACE(testing::Message() << Codec::name << ", " << Schedule::name << ", seed " << seed
+                                  << (captures ? ", captured" : ""));
   expect_no_errors(with_order(ranks, seed, [&](spar::threads& control, auto& order) {
-    calls whole(ranks, n, {}, n), in_pieces(ranks, n, {}, piece);
+    calls whole(ranks, n, codec, n), in_pieces(ranks, n, codec, piece);
     const spar::detail::ordered_host_memory host;
     const stream work;
     const std::vector<float> none(n);
@@ -177,7 +178,44 @@ TEST_F(stream_ordered_allreduce, codes_pieces_during_the_transfers_of_others) {
     for (const bool captures : {false, true}) {
       compare_pieces<two_shot>(seed, captures);
       compare_pieces<ring>(seed, captures);
+#if SPAR_ALL_CASES // the random numbers depend on the indices of a piece
+      compare_pieces<two_shot>(seed, captures, qsgd<8>{.bucket = 8, .seed = 5});
+      compare_pieces<ring>(seed, captures, qsgd<8>{.bucket = 8, .seed = 5});
+#endif
     }
+  }
+}
+/// Calls of CUDA by which two streams wait for each other fail on rank 1, in a call of the host or while it is
+/// captured.
+TEST_F(stream_ordered_allreduce, with_two_streams_ends_if_cuda_fails) {
+  const auto fail_at = [](std::uint64_t number, bool captures) {
+    const auto ended = with_order(2, number, [&](spar::threads& control, auto& order) {
+      constexpr std::size_t n = 100;
+      const spar::detail::ordered_host_memory host;
+      const stream work;
+      const device_array<float> x(values_of<float>(control.rank(), 0, n));
+      spar::detail::ordered_allreduce<float, as_bfloat16, two_shot> calls(2, n, {}, 16);
+      const auto call = [&] {
+        order.or_fail([&] { calls(order, spar::device_span(x.data(), n, work), &host.words().refused, spar::sum{}); });
+      };
+      std::optional<graph> once;
+      if (control.rank() == 1) cuda_double::fail_at(number);
+      if (captures)
+        once.emplace(work, call), once->launch(work);
+      else
+        call();
+      order.wait(work);
+    });
+    constexpr auto expected = "failed: cudaErrorUnknown, a planned error";
+    EXPECT_NE(ended[1].error.find(expected), std::string::npos) << number << ": " << ended[1].error;
+    EXPECT_TRUE(ended[0].error.empty() || ended[0].error.find(expected) != std::string::npos)
+        << number << ": " << ended[0].error; // empty if rank 1 fails after its last transfer
+  };
+  // With four pieces, the streams wait for each other nine times, by four calls.
+  const bool all = spar_test::runs_all_cases();
+  for (std::uint64_t number = 1; number <= 9U * 4U; number += all ? 1 : 5) {
+    fail_at(number, false);
+    if (all && number % 9 == 2) fail_at(number, true); // takes a second, while NCCL waits for the graph
   }
 }
 #if SPAR_ALL_CASES

@@ -243,7 +243,8 @@ TEST_F(stream_ordered, refuses_other_lengths_and_memory) {
   }));
 }
 
-/// A message of rank 0 arrives with a flipped bit at rank 1: in its number of entries, or in its first index.
+/// A message of rank 0 arrives with a flipped bit at rank 1: in its number of entries, or in its first index. Rank 0
+/// learns this at the latest from a barrier.
 TEST_F(stream_ordered, reports_damaged_messages) {
   const auto errors = [&](std::size_t byte) {
     return with_order(2, 9, [&](spar::threads& control, auto& order) {
@@ -253,10 +254,12 @@ TEST_F(stream_ordered, reports_damaged_messages) {
       if (control.rank() == 1) nccl_double::damage(1, byte);
       reduce(spar::device_span(x.data(), 50, work));
       reduce.wait(work);
-      control.set_deadline(0.2);
+      spar::barrier(control);
     });
   };
-  const std::string count = errors(15)[1].error, index = errors(32 + 3)[1].error;
+  const auto of_count = errors(15);
+  const std::string count = of_count[1].error, index = errors(32 + 3)[1].error;
+  EXPECT_NE(of_count[0].error.find(count), std::string::npos) << of_count[0].error;
   EXPECT_EQ(count, "a message of a call in a CUDA stream says that it has 9223372036854775813 entries, but it has room "
                    "for 5");
   EXPECT_EQ(index, "the indices of a message of a call in a CUDA stream do not ascend, or are not below 50");
@@ -298,6 +301,21 @@ TEST_F(stream_ordered, ends_at_the_deadline) {
       if (lost || control.rank() == 1) reduce.wait(work);
     });
     EXPECT_EQ(ended[1].error, "rank 1 has waited for 0.3 s for the work in a CUDA stream");
+  }
+}
+
+/// Each call of CUDA by which rank 1 makes its nccl_stream fails once: the device, a CUDA stream and an event.
+TEST_F(stream_ordered, reports_failures_of_cuda_in_the_constructor) {
+  for (std::uint64_t call = 1; call <= 3; ++call) {
+    const auto ended = outcomes_on_devices(2, call, [&](spar::threads& control, outcome&) {
+      control.set_deadline(2);
+      if (control.rank() == 1) cuda_double::fail_at(call);
+      const spar::nccl_stream order(control);
+      return std::vector<float>();
+    });
+    for (const outcome& o : ended)
+      EXPECT_NE(o.error.find("failed: cudaErrorUnknown, a planned error"), std::string::npos)
+          << call << ": " << o.error;
   }
 }
 
@@ -473,6 +491,12 @@ TEST_F(stream_ordered, ok_topk_loses_nothing_without_room) {
   EXPECT_GT(stayed, 0);
   EXPECT_GT(dropped, 0);
 }
+
+// The memory of calls in a stream is that of the options of the constructor.
+template <class Reduce>
+constexpr bool changes_options = requires(Reduce& reduce) { reduce.set_algorithm(reduce.algorithm()); };
+static_assert(changes_options<spar::device_feedback<float, spar::topka_allreduce>>);
+static_assert(!changes_options<spar::stream_ordered_feedback<spar::threads, spar::topka_allreduce>>);
 
 template <class Composition>
 constexpr bool runs_in_a_stream =
