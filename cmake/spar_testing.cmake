@@ -258,14 +258,15 @@ function(spar_add_fuzz_target name)
 endfunction()
 
 # spar_add_mpi_test(layer/name [SOURCES file...] [LIBRARIES lib...] [RANKS p...] [FULL_RANKS p...] [HOSTS ranks,...]
-#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [LARGE] [ONE_LIBRARY] [EXTENDED] [COMPILED])
+#                   [TIMEOUT seconds] [LABELS label...] [OWN_MAIN] [FULL] [FULL_HOSTS] [LARGE] [ONE_LIBRARY] [EXTENDED]
+#                   [COMPILED])
 # Adds the test layer.name.<flavour>.<p> for every MPI library and every number of ranks p; tests of FULL_RANKS have the
 # label full. HOSTS adds layer.name.<flavour>.hosts, which runs over emulated hosts with these numbers of ranks. The
-# quick set has hosts, and tests with ONE_LIBRARY, only for the first MPI library. With sanitizers, only the first MPI
-# library is tested. The program is a GoogleTest program with the main() of
+# quick set has hosts, unless FULL_HOSTS is given, and tests with ONE_LIBRARY, only for the first MPI library. With
+# sanitizers, only the first MPI library is tested. The program is a GoogleTest program with the main() of
 # tests/support/mpi_main.cpp, unless OWN_MAIN is given. COMPILED links the compiled library.
 function(spar_add_mpi_test path)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;OWN_MAIN;LARGE;ONE_LIBRARY;EXTENDED;COMPILED" "HOSTS;TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL;FULL_HOSTS;OWN_MAIN;LARGE;ONE_LIBRARY;EXTENDED;COMPILED" "HOSTS;TIMEOUT"
                         "SOURCES;LIBRARIES;RANKS;FULL_RANKS;LABELS")
   if(NOT arg_OWN_MAIN AND NOT GTest_FOUND)
     return()
@@ -345,7 +346,7 @@ function(spar_add_mpi_test path)
     foreach(ranks IN LISTS arg_FULL_RANKS)
       set_property(TEST ${test_name}.${flavour}.${ranks} APPEND PROPERTY LABELS full)
     endforeach()
-    if(arg_HOSTS AND NOT first)
+    if(arg_HOSTS AND (arg_FULL_HOSTS OR NOT first))
       set_property(TEST ${test_name}.${flavour}.hosts APPEND PROPERTY LABELS full)
     endif()
   endforeach()
