@@ -12,6 +12,8 @@
 #ifdef SPAR_OVER_NCCL
 #include <spar/stream_ordered.cuh>
 #include <spar/stream_ordered_allreduce.cuh>
+
+#include "../tests/cuda/launched_graph.hpp"
 #endif
 
 #include <cuda_runtime_api.h>
@@ -298,29 +300,6 @@ measured measure(const char* name, spar::rank_t ranks, std::size_t n, int steps,
 
 #ifdef SPAR_OVER_NCCL
 
-/// A call that the first launch captures as a graph.
-class graph {
- public:
-  graph() = default;
-  graph(const graph&) = delete;
-  ~graph() { cudaGraphExecDestroy(exec_); }
-  template <class Call>
-  void launch(cudaStream_t stream, Call call) {
-    if (exec_ == nullptr) {
-      cudaGraph_t captured = nullptr;
-      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-      call();
-      check_cuda(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
-      check_cuda(cudaGraphInstantiate(&exec_, captured, 0), "cudaGraphInstantiate");
-      check_cuda(cudaGraphDestroy(captured), "cudaGraphDestroy");
-    }
-    check_cuda(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch");
-  }
-
- private:
-  cudaGraphExec_t exec_ = nullptr;
-};
-
 /// The calls of Ok-Topk of a rank: every 32nd is a checked one, all others are the launch of a graph.
 class sparse_calls {
  public:
@@ -339,7 +318,7 @@ class sparse_calls {
   spar::on_device<spar::threads>* gpu_;
   spar::nccl_stream<spar::threads> order_;
   spar::stream_ordered_feedback<spar::threads, spar::ok_topk_allreduce<>> reduce_;
-  graph once_;
+  launched_graph once_;
   int number_ = 0;
 };
 /// The calls of a dense allreduce with bfloat16.
@@ -357,7 +336,7 @@ class dense_calls {
   using composition = decltype(spar::compose(spar::storage::as_bfloat16{}, Schedule{}));
   spar::nccl_stream<spar::threads> order_;
   spar::stream_ordered_allreduce<spar::threads, composition> reduce_;
-  graph once_;
+  launched_graph once_;
 };
 
 /// Only as the steps are: transfers wait for peers, so that no kernel may be alone on the device. `make(net, gpu)`

@@ -206,9 +206,9 @@ class on_device {
     return {port_, x.stream};
   }
   /// Begins a call of `algorithm` on the stream `mine`, whose entries are in device memory, after the work in the CUDA
-  /// stream `user`. Throws `invalid_argument` if `mine` is malformed or not in memory of the current device, or if the
-  /// communicator has a progress thread; `cuda_error` if CUDA fails; and the \ref call_errors, because the rank makes
-  /// progress on its other calls while it waits for the device.
+  /// stream `user`. Throws `invalid_argument` if `mine` is malformed or not in memory of the current device, if there
+  /// are no kernels for the options of the storage, or if the communicator has a progress thread; `cuda_error` if CUDA
+  /// fails; and the \ref call_errors, because the rank makes progress on its other calls while it waits for the device.
   template <class Algorithm, element T, index_type Index>
   [[nodiscard]] detail::call_on_device<port_type> begin(const Algorithm& algorithm, const stream_view<T, Index>& mine,
                                                         cudaStream_t user) {

@@ -3,6 +3,7 @@
 // which messages travel: each rank is late at other times, polls and ends its calls in another order, and the streams
 // of the double advance at random. In some schedules, CUDA or NCCL fails on one rank.
 #include "places.hpp"
+#include "random_schedules.hpp"
 
 #include <spar/cuda.hpp>
 #include <spar/on_device.cuh>
@@ -10,17 +11,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <list>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -32,9 +30,6 @@ namespace {
 using namespace over_nccl;
 using cuda_double::device_array, cuda_double::stream;
 using spar::compose, spar::rank_t;
-using random_source = std::mt19937_64;
-
-std::size_t up_to(random_source& random, std::size_t most) { return static_cast<std::size_t>(random() % (most + 1)); }
 
 enum class kind {
   ring,
@@ -157,15 +152,6 @@ class own_call {
   std::optional<device_array<float>> on_device_;
   std::variant<std::monostate, host_handle, stream_handle, device_handle> handle_; // the first to be destroyed
 };
-
-/// A random time: none, some turns of other threads, or up to 200 microseconds.
-void be_late(random_source& random) {
-  const std::uint64_t how = random() % 8;
-  if (how == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
-  if (how < 4) {
-    for (std::size_t turns = up_to(random, 20); turns > 0; --turns) sched_yield();
-  }
-}
 
 /// Runs the calls of a schedule, of which all may be in flight. If `on_host`, on host memory alone.
 template <class Net>

@@ -5,38 +5,32 @@
 #include "in_order.hpp"
 
 #include "feedback_suite.hpp"
+#include "random_schedules.hpp"
 
 #include <spar/stream_ordered.cuh>
 #include <spar/stream_ordered_allreduce.cuh>
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
-
-#include <sched.h>
 
 namespace {
 
 using cuda_double::device_array, cuda_double::stream;
 using feedback_test::bits, feedback_test::exact_topk, feedback_test::result;
 using in_order::graph;
-using over_nccl::outcome, over_nccl::outcomes_on_devices;
+using over_nccl::be_late, over_nccl::outcome, over_nccl::outcomes_on_devices, over_nccl::random_source,
+    over_nccl::up_to;
 using spar::rank_t;
-using random_source = std::mt19937_64;
-
-std::uint64_t up_to(random_source& random, std::uint64_t most) { return random() % (most + 1); }
 
 enum class kind { topka, split, ok_topk, bfloat16, half, qsgd, bfloat16_ring };
 
@@ -76,9 +70,9 @@ program program_of(std::uint64_t seed) {
   p.streams = 1 + up_to(random, 1);
   for (std::uint64_t object = 1 + up_to(random, 2); object > 0; --object) {
     const kind what = static_cast<kind>(up_to(random, static_cast<std::uint64_t>(kind::bfloat16_ring)));
-    const std::size_t n = what == kind::ok_topk ? 300 : 1 + up_to(random, 150);
+    const std::size_t n = what == kind::ok_topk ? 600 : 1 + up_to(random, 150);
     // Slices have room for ten entries, and Ok-Topk finds thresholds that serve for a period.
-    const std::uint64_t k = what == kind::ok_topk ? 40 : up_to(random, std::min<std::uint64_t>(n, 10));
+    const std::uint64_t k = what == kind::ok_topk ? 80 : up_to(random, std::min<std::uint64_t>(n, 10));
     p.objects.push_back({what, n, k, up_to(random, p.streams - 1), 0});
   }
   for (std::uint64_t steps = 4 + up_to(random, 4); steps > 0; --steps) {
@@ -113,7 +107,7 @@ program program_of(std::uint64_t seed) {
 std::vector<float> values_of(const program::object& o, rank_t rank, std::uint64_t call) {
   random_source random(static_cast<std::uint64_t>(rank) * 1000 + call * 10 + static_cast<std::uint64_t>(o.what));
   std::normal_distribution<float> normal(
-      0, o.what == kind::ok_topk ? 1000 * std::pow(0.7F, static_cast<float>(call % period)) : 100);
+      0, o.what == kind::ok_topk ? 1000 * std::pow(0.75F, static_cast<float>(call % period)) : 100);
   std::vector<float> x(o.n);
   for (std::size_t i = 0; i < o.n; ++i) x[i] = o.what != kind::ok_topk && i % 5 == 0 ? 1.5F : normal(random);
   return x;
@@ -142,7 +136,8 @@ auto with_composition(const program::object& o, With with) {
   }
 }
 
-/// The sums of all calls of an object and its residual, of all ranks on the host.
+/// The sums of all calls of an object and its residual, of all ranks on the host. Ok-Topk must search for no threshold
+/// between the checked calls: otherwise, calls in a stream have other bits.
 std::vector<result> on_the_host(const program& p, const program::object& o) {
   return on_ranks(p.ranks, [&](spar::threads& net) {
     return with_composition(o, [&]<class Composition>(const Composition& parts) {
@@ -150,19 +145,26 @@ std::vector<result> on_the_host(const program& p, const program::object& o) {
       const auto make_calls = [&](auto reduce) {
         for (std::uint64_t call = 0; call < o.calls; ++call) {
           auto x = values_of(o, net.rank(), call);
-          reduce(std::span(x));
+          reduce(std::span(x), call);
           all.push_back(bits(std::span<const float>(x)));
         }
       };
       if constexpr (Composition::selects_entries) {
         auto feedback = spar::with_error_feedback<float>(parts);
-        make_calls([&](std::span<float> x) { feedback(net, x); });
+        make_calls([&](std::span<float> x, std::uint64_t call) {
+          feedback(net, x);
+          if constexpr (requires { feedback.report().by.threshold_rounds; }) {
+            if (call % period == 0) return;
+            EXPECT_EQ(feedback.current_state().select.calls, call % period + 1) << "call " << call;
+            EXPECT_EQ(feedback.report().by.threshold_rounds, 0) << "call " << call;
+          }
+        });
         if (o.calls == 0)
           all.push_back(std::vector<std::uint64_t>(o.n, 0x80000000)); // negative zeros
         else
           all.push_back(bits(feedback.residual()));
       } else {
-        make_calls([&](std::span<float> x) { spar::allreduce(net, x, parts); });
+        make_calls([&](std::span<float> x, std::uint64_t) { spar::allreduce(net, x, parts); });
       }
       return all;
     });
@@ -254,15 +256,6 @@ std::unique_ptr<own_object> make_object(spar::nccl_stream<spar::threads>& order,
     };
     return std::make_unique<own_object_of<decltype(make())>>(plan, order.rank(), work, make);
   });
-}
-
-/// A random time: none, some turns of other threads, or up to 200 microseconds.
-void be_late(random_source& random) {
-  const std::uint64_t how_late = random() % 8;
-  if (how_late == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
-  if (how_late < 4) {
-    for (std::uint64_t turns = up_to(random, 20); turns > 0; --turns) sched_yield();
-  }
 }
 
 /// Runs the program on one rank, and returns the results of each object. `prepare()` runs before the first step.
@@ -403,7 +396,7 @@ INSTANTIATE_TEST_SUITE_P(of_each_kind, stream_ordered_launches,
 
 TEST_P(stream_ordered_launches, have_the_bits_of_the_host) {
   const bool is_ok_topk = GetParam() == kind::ok_topk;
-  program p{.ranks = 3, .objects = {{GetParam(), is_ok_topk ? 300U : 90U, is_ok_topk ? 40U : 10U}}, .steps = {}};
+  program p{.ranks = 3, .objects = {{GetParam(), is_ok_topk ? 600U : 90U, is_ok_topk ? 80U : 10U}}, .steps = {}};
   std::uint64_t& calls = p.objects[0].calls;
   for (std::uint64_t launches = spar_test::runs_all_cases() ? 1000 : 40; launches > 0; ++calls) {
     const bool is_checked = is_ok_topk && calls % period == 0;

@@ -22,6 +22,8 @@
 #include <spar/nccl.hpp>
 #include <spar/stream_ordered.cuh>
 #include <spar/stream_ordered_allreduce.cuh>
+
+#include "launched_graph.hpp"
 #endif
 #if __has_include(<zfp.h>)
 #include <spar/cuda/values/zfp.cuh>
@@ -224,31 +226,6 @@ void compare_feedback(const char* system, const Composition& algorithm) {
          }));
 }
 #ifdef SPAR_OVER_NCCL
-/// A call that the first launch captures as a graph.
-class graph {
- public:
-  graph() = default;
-  graph(const graph&) = delete;
-  ~graph() {
-    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
-  }
-  template <class Call>
-  void launch(cudaStream_t stream, Call call) {
-    if (exec_ == nullptr) {
-      cudaGraph_t captured = nullptr;
-      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-      call();
-      check_cuda(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
-      check_cuda(cudaGraphInstantiate(&exec_, captured, 0), "cudaGraphInstantiate");
-      check_cuda(cudaGraphDestroy(captured), "cudaGraphDestroy");
-    }
-    check_cuda(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch");
-  }
-
- private:
-  cudaGraphExec_t exec_ = nullptr;
-};
-
 /// The same with a checked call, and then the launches of a graph. The gradients fade, so that thresholds suit them.
 template <class Composition>
 void compare_in_stream(const char* system, const Composition& algorithm) {
@@ -258,7 +235,7 @@ void compare_in_stream(const char* system, const Composition& algorithm) {
            spar::on_device gpu(net);
            spar::nccl_stream order(control);
            auto reduce = spar::with_stream_ordered_feedback<float>(order, n, algorithm);
-           graph once;
+           launched_graph once;
            bool checked = false;
            const auto step = [&](spar::device_span<float> x) {
              if (!std::exchange(checked, true))
@@ -280,7 +257,7 @@ void compare_dense_in_stream(const char* system, const Composition& algorithm) {
   report(system, on_host_net([&](host_net& control) {
            spar::nccl_stream order(control);
            auto reduce = spar::with_stream_ordered_allreduce<float>(order, n, algorithm);
-           graph once;
+           launched_graph once;
            const auto step = [&](spar::device_span<float> x) {
              once.launch(x.stream, [&] { reduce(x); });
              reduce.wait(x.stream);
