@@ -7,6 +7,7 @@
 #include "feedback_suite.hpp"
 #include "random_schedules.hpp"
 
+#include <spar/cuda/values/zfp.cuh>
 #include <spar/stream_ordered.cuh>
 #include <spar/stream_ordered_allreduce.cuh>
 
@@ -32,7 +33,7 @@ using over_nccl::be_late, over_nccl::outcome, over_nccl::outcomes_on_devices, ov
     over_nccl::up_to;
 using spar::rank_t;
 
-enum class kind { topka, split, ok_topk, bfloat16, half, qsgd, bfloat16_ring };
+enum class kind { topka, split, dsar, ok_topk, bfloat16, half, qsgd, bfloat16_ring, zfp_ring };
 
 /// How the calls of a step are made. Calls on entries alone can be checked ones.
 enum class how { by_the_host, by_a_graph, checked, checked_on_device };
@@ -61,7 +62,7 @@ struct program {
 
 constexpr std::uint64_t period = 4; // of the checked calls of Ok-Topk
 
-bool has_entries(kind what) { return what == kind::topka || what == kind::split || what == kind::ok_topk; }
+bool has_entries(kind what) { return what <= kind::ok_topk; }
 
 program program_of(std::uint64_t seed) {
   random_source random(seed);
@@ -69,7 +70,7 @@ program program_of(std::uint64_t seed) {
   p.ranks = static_cast<rank_t>(2 + seed % 4);
   p.streams = 1 + up_to(random, 1);
   for (std::uint64_t object = 1 + up_to(random, 2); object > 0; --object) {
-    const kind what = static_cast<kind>(up_to(random, static_cast<std::uint64_t>(kind::bfloat16_ring)));
+    const kind what = static_cast<kind>(up_to(random, static_cast<std::uint64_t>(kind::zfp_ring)));
     const std::size_t n = what == kind::ok_topk ? 600 : 1 + up_to(random, 150);
     // Slices have room for ten entries, and Ok-Topk finds thresholds that serve for a period.
     const std::uint64_t k = what == kind::ok_topk ? 80 : up_to(random, std::min<std::uint64_t>(n, 10));
@@ -85,7 +86,7 @@ program program_of(std::uint64_t seed) {
       return p.objects[o].what == kind::ok_topk && p.objects[o].calls % period == 0;
     };
     const auto may_be_checked = [&](std::size_t o) {
-      return p.objects[o].what == kind::topka || p.objects[o].what == kind::split;
+      return has_entries(p.objects[o].what) && p.objects[o].what != kind::ok_topk;
     };
     if (must_be_checked(s.first) || must_be_checked(s.second)) {
       if (!must_be_checked(s.first)) s.first = s.second;
@@ -122,6 +123,8 @@ auto with_composition(const program::object& o, With with) {
     return with(topka_allreduce{.select = {.k = o.k}});
   case kind::split:
     return with(compose(exact_topk{.k = o.k}, split_allgather{}));
+  case kind::dsar:
+    return with(compose(exact_topk{.k = o.k}, storage::then<storage::coo, storage::as_bfloat16>{}, dsar_split{}));
   case kind::ok_topk:
     return with(ok_topk_allreduce<>{.select = {.k = o.k, .period = period, .epsilon = 0.9}, .by = {.tau = period}});
   case kind::bfloat16:
@@ -130,6 +133,8 @@ auto with_composition(const program::object& o, With with) {
     return with(compose(storage::as_half{}, two_shot{}));
   case kind::bfloat16_ring:
     return with(compose(storage::as_bfloat16{}, ring{.piece = 20}));
+  case kind::zfp_ring:
+    return with(compose(storage::zfp{.rate = 8}, ring{.piece = 40}));
   case kind::qsgd:
   default:
     return with(compose(storage::qsgd<8>{.bucket = 32, .seed = 3}, two_shot{.piece = 64}));
@@ -391,8 +396,8 @@ TEST_P(stream_ordered_schedules, end_on_all_ranks_if_cuda_or_nccl_fails) {
 /// Many launches of the graph of a call, with other values each time; those of Ok-Topk between checked calls.
 class stream_ordered_launches : public over_nccl::on_device_nccl, public testing::WithParamInterface<kind> {};
 INSTANTIATE_TEST_SUITE_P(of_each_kind, stream_ordered_launches,
-                         testing::Values(kind::topka, kind::split, kind::ok_topk, kind::bfloat16, kind::half,
-                                         kind::qsgd, kind::bfloat16_ring));
+                         testing::Values(kind::topka, kind::split, kind::dsar, kind::ok_topk, kind::bfloat16,
+                                         kind::half, kind::qsgd, kind::bfloat16_ring, kind::zfp_ring));
 
 TEST_P(stream_ordered_launches, have_the_bits_of_the_host) {
   const bool is_ok_topk = GetParam() == kind::ok_topk;

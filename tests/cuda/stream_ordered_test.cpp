@@ -6,7 +6,7 @@
 #include "feedback_suite.hpp"
 #include "refusals.hpp"
 
-#if SPAR_ALL_CASES && defined SPAR_TEST_LIBZFP
+#if SPAR_ALL_CASES
 #include <spar/cuda/values/zfp.cuh>
 #endif
 #include <spar/stream_ordered.cuh>
@@ -120,10 +120,10 @@ spar::ok_topk_allreduce<> ok_topk(std::uint64_t k, std::uint64_t period, double 
 spar::topka_allreduce topka(std::uint64_t k) { return {.select = {.k = k}}; }
 
 TEST_F(stream_ordered, topka_has_the_bits_of_the_host) {
-  for (const rank_t ranks : {1, 2, 3, 4, 5}) {
+  for (rank_t ranks = 1; ranks <= 8; ++ranks) {
     if (ranks != 1 && ranks != 3 && !spar_test::runs_all_cases()) continue;
     compare_in_a_stream<float>(ranks, 120, topka(30), ranks % 2 == 1, spar::average{});
-    if (spar_test::runs_all_cases()) compare_in_a_stream<float>(ranks, 300, topka(40), false);
+    if (spar_test::runs_all_cases()) compare_in_a_stream<float>(ranks, 300, topka(40), ranks % 2 == 0);
   }
   if (spar_test::runs_all_cases()) compare_in_a_stream<float>(18, 120, topka(30), true);
   compare_in_a_stream<double, std::uint64_t>(3, 200, topka(150), true);
@@ -141,7 +141,8 @@ TEST_F(stream_ordered, topka_has_the_bits_of_the_host) {
 TEST_F(stream_ordered, a_call_neither_waits_nor_allocates) {
   constexpr std::size_t n = 300, k = 20;
   constexpr std::uint64_t message = 32 + 8 * k; // the cut, indices and values
-  for (const rank_t ranks : {1, 3}) {
+  for (rank_t ranks = 1; ranks <= 8; ++ranks) {
+    if (ranks != 1 && ranks != 3 && !spar_test::runs_all_cases()) continue;
     const auto peers = static_cast<std::uint64_t>(ranks - 1);
     expect_no_errors(with_order(ranks, 7, [&](spar::threads& control, auto& order) {
       auto reduce = spar::with_stream_ordered_feedback<float>(order, n, topka(k));
@@ -401,7 +402,7 @@ void compare_ok_topk(rank_t ranks, std::size_t n, std::uint64_t k, Op op = {}) {
 }
 
 TEST_F(stream_ordered, ok_topk_has_the_bits_of_the_host) {
-  for (const rank_t ranks : {1, 2, 3, 4, 5}) {
+  for (rank_t ranks = 1; ranks <= 8; ++ranks) {
     if (ranks != 3 && !spar_test::runs_all_cases()) continue;
     compare_ok_topk<float>(ranks, 400, 60, spar::average{});
   }
@@ -415,26 +416,32 @@ TEST_F(stream_ordered, ok_topk_has_the_bits_of_the_host) {
 /// make the slices, two the list and the join of what has been gathered; the merge is that of TopkA.
 TEST_F(stream_ordered, a_call_of_ok_topk_neither_waits_nor_allocates) {
   constexpr std::size_t n = 300, k = 60;
-  expect_no_errors(with_order(3, 7, [&](spar::threads& control, auto& order) {
-    spar::on_device gpu(control);
-    auto reduce = spar::with_stream_ordered_feedback<float>(order, n, ok_topk(k, 4, 0));
-    const stream work;
-    const device_array<float> x(fading_gradient<float>(control.rank(), 0, n));
-    const spar::device_span values(x.data(), n, work);
-    EXPECT_EQ(spar_test::refusal_of([&] { reduce(values); }),
-              "this spar::stream_ordered_feedback has no thresholds and boundaries for calls in a stream: first make a "
-              "checked call, with a spar::on_device");
-    reduce(gpu, values);
-    reduce.wait(work);
-    const std::uint64_t room = (63 + 4 * 13 + 2) / 3, message = 32 + 8 * room + (room % 2) * 8; // 13: of sqrt(63 * 3)
-    expect_costs(reduce, values, {18 + 2, 2, 4, 4 * message});
-    EXPECT_EQ(reduce.padding().bytes_sent, 4 * message);
-    EXPECT_EQ(reduce.padding().room, 3 * room);
-    reduce.wait(work);
-    reduce.load(reduce.save()); // the same thresholds
-    reduce(values);
-    reduce.wait(work);
-  }));
+  for (rank_t ranks = 2; ranks <= 8; ++ranks) {
+    if (ranks != 3 && !spar_test::runs_all_cases()) continue;
+    const auto p = static_cast<std::uint64_t>(ranks), most = k + p;
+    const auto deviation = static_cast<std::uint64_t>(std::sqrt(most * p));
+    const std::uint64_t room = (most + 4 * deviation + p - 1) / p, message = 32 + 8 * room + (room % 2) * 8;
+    expect_no_errors(with_order(ranks, 7, [&](spar::threads& control, auto& order) {
+      spar::on_device gpu(control);
+      auto reduce = spar::with_stream_ordered_feedback<float>(order, n, ok_topk(k, 4, 0));
+      const stream work;
+      const device_array<float> x(fading_gradient<float>(control.rank(), 0, n));
+      const spar::device_span values(x.data(), n, work);
+      EXPECT_EQ(spar_test::refusal_of([&] { reduce(values); }),
+                "this spar::stream_ordered_feedback has no thresholds and boundaries for calls in a stream: first make "
+                "a checked call, with a spar::on_device");
+      reduce(gpu, values);
+      reduce.wait(work);
+      expect_costs(reduce, values, {18 + 2, 2, 2 * (p - 1), 2 * (p - 1) * message});
+      EXPECT_EQ(reduce.padding().bytes_sent, 2 * (p - 1) * message);
+      EXPECT_EQ(reduce.padding().room, p * room);
+      reduce.wait(work);
+      expect_launches_alone(reduce, values);
+      reduce.load(reduce.save()); // the same thresholds
+      reduce(values);
+      reduce.wait(work);
+    }));
+  }
 }
 
 /// All large values move to few indices, so that neither slices nor shares have room: what has none stays in the
@@ -509,7 +516,7 @@ static_assert(
 /// Slices with room for all entries, and so the bits of the host. The blocks of the sum are dense if their sums have
 /// room for more bytes as entries.
 TEST_F(stream_ordered, split_has_the_bits_of_the_host) {
-  for (const rank_t ranks : {1, 2, 3, 4, 5, 18}) {
+  for (const rank_t ranks : {1, 2, 3, 4, 5, 6, 7, 8, 18}) {
     if (ranks != 3 && !spar_test::runs_all_cases()) continue;
     compare_in_a_stream<float>(ranks, 120, split(30), true, spar::average{});
     compare_in_a_stream<float>(ranks, 400, split(20), true, spar::average{}, 4, fading_gradient<float>);
@@ -526,15 +533,13 @@ TEST_F(stream_ordered, dsar_has_the_bits_of_the_host) {
   const auto compare = [](rank_t ranks, std::size_t n, const auto& parts) {
     compare_in_a_stream<float>(ranks, n, parts, ranks != 2, spar::average{}, 4, fading_gradient<float>);
   };
-  for (const rank_t ranks : {1, 2, 3, 4, 5, 18}) {
+  for (const rank_t ranks : {1, 2, 3, 4, 5, 6, 7, 8, 18}) {
     if (ranks != 1 && !spar_test::runs_all_cases()) continue;
     compare(ranks, 403, encoded_dsar(30));
 #if SPAR_ALL_CASES
     compare(ranks, 500, encoded_dsar(200, as_bfloat16{}));
     compare(ranks, 500, encoded_dsar(10, as_half{}));
-#ifdef SPAR_TEST_LIBZFP
     compare(ranks, 403, encoded_dsar(30, spar::storage::zfp{.rate = 8}));
-#endif
     compare_in_a_stream<double>(ranks, 16 * static_cast<std::size_t>(ranks), split<spar::second_phase::dense>(7), true);
     compare_in_a_stream<std::int32_t>(ranks, 100, split<spar::second_phase::dense>(20), true);
 #endif
@@ -548,20 +553,21 @@ TEST_F(stream_ordered, dsar_has_the_bits_of_the_host) {
                              spar::average{});
 }
 
-/// What a call of three ranks puts into the stream. As for TopkA, 8 select, 4 list and merge the slices, and one writes
+/// What a call of P ranks puts into the stream. As for TopkA, 8 select, 4 list and merge the slices, and one writes
 /// the sum; two make the slices. Blocks of entries are listed and joined by 4. Dense blocks are copied to the vector,
 /// unless they are gathered there. QSGD encodes, decodes, has one kernel for what it loses, and counts the call.
 TEST_F(stream_ordered, a_call_of_split_neither_waits_nor_allocates) {
-  constexpr std::uint64_t ranks = 3;
-  const auto count = [](std::size_t n, const auto& parts, std::uint64_t kernels, std::uint64_t block, bool is_dense) {
-    expect_no_errors(with_order(ranks, 7, [&](spar::threads& control, auto& order) {
+  const auto count = [](std::uint64_t ranks, std::size_t n, const auto& parts, std::uint64_t kernels,
+                        std::uint64_t block, bool is_dense) {
+    expect_no_errors(with_order(static_cast<rank_t>(ranks), 7, [&](spar::threads& control, auto& order) {
       auto reduce = spar::with_stream_ordered_feedback<float>(order, n, parts, spar::average{});
       const stream work;
       const device_array<float> x(fading_gradient<float>(control.rank(), 0, n));
       const spar::device_span values(x.data(), n, work);
       const std::uint64_t room = reduce.padding().room / ranks, slice = 32 + 8 * room + (room % 2) * 8;
-      expect_costs(reduce, values, {15 + kernels + 2, 2, 4, 2 * (slice + block)});
-      EXPECT_EQ(reduce.padding().bytes_sent, 2 * (slice + block));
+      const std::uint64_t peers = ranks - 1, sent = peers * (slice + block);
+      expect_costs(reduce, values, {15 + kernels + 2, 2, 2 * peers, sent});
+      EXPECT_EQ(reduce.padding().bytes_sent, sent);
       if (is_dense) {
         EXPECT_EQ(spar_test::refusal_of([&] { (void)reduce.sum(); }),
                   "the sums of this spar::stream_ordered_feedback travel as blocks of " +
@@ -571,13 +577,17 @@ TEST_F(stream_ordered, a_call_of_split_neither_waits_nor_allocates) {
         EXPECT_EQ(reduce.sum().room, ranks * (block - 32) / 8);
       }
       reduce.wait(work);
+      expect_launches_alone(reduce, values);
     }));
   };
-  count(300, split(2), 1 + 4, 32 + 8 * 6, false);       // a slice has room for both
-  count(119, encoded_dsar(2), 1 + 3 + ranks, 48, true); // 40 values, and two buckets with 4 bytes more
-  if (!spar_test::runs_all_cases()) return;
-  count(120, split(30), 1, 160, true);
-  count(119, split(30), 1 + ranks, 160, true);
+  for (std::uint64_t p = 2; p <= 8; ++p) {
+    if (p != 3 && !spar_test::runs_all_cases()) continue;
+    count(p, 100 * p, split(2), 1 + 4, 32 + 8 * 2 * p, false);  // a slice has room for both
+    count(p, 40 * p - 1, encoded_dsar(2), 1 + 3 + p, 48, true); // 40 values, and two buckets with 4 bytes more
+    if (!spar_test::runs_all_cases()) continue;
+    count(p, 40 * p, split(30), 1, 160, true);
+    count(p, 40 * p - 1, split(30), 1 + p, 160, true);
+  }
 }
 
 #if SPAR_ALL_CASES
