@@ -339,6 +339,8 @@ class benchmark {
     });
     add("scatter", (8 + 64) * entries / 2, 0, restore,
         [this] { kernel::start_scatter(sparser.data, source.data, sparser.size, 0, x.data, spar::sum{}, nullptr); });
+    add("gather", (8 + 32) * entries / 2, 0, nothing,
+        [this] { kernel::start_gather(source.data, sparser.data, sparser.size, out_v.data, nullptr); });
     add("scatter_difference", (12 + 64) * entries / 2, 0, restore, [this] {
       kernel::start_scatter_difference(sparser.data, source.data, out_v.data, sparser.size, x.data, nullptr);
     });

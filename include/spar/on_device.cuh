@@ -23,11 +23,9 @@ inline constexpr bool blocks_on_device =
 template <class Storage, class T>
 inline constexpr bool encodes_on_device =
     entries_on_device<storage::streams_type<Storage>, T> && blocks_on_device<Storage, T>;
-/// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage. On a
-/// tree, no schedule rounds entries on a device: `balanced_owners` would add up the errors in memory of the host.
-template <class Storage, class Topology, class Schedule, class T>
+/// Whether there are kernels for the streams of a schedule, and for the entries and dense sums of the storage.
+template <class Storage, class Schedule, class T>
 inline constexpr bool streams_on_device = (sizeof(T) == 4 || sizeof(T) == 8) && encodes_on_device<Storage, T> &&
-                                          (storage::streams_type<Storage>::exact || straight_topology<Topology>) &&
                                           requires { requires Schedule::streams_anywhere; };
 template <class Storage, class Schedule>
 inline constexpr bool values_run_on_device = requires { requires Schedule::template values_anywhere<Storage>; };
@@ -38,17 +36,17 @@ inline constexpr bool runs_on_device = false;
 template <class Selector, class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<Selector, Storage, Topology, Schedule>, T> =
     std::is_arithmetic_v<T> && selects<Selector, T, std::uint32_t, device_work> &&
-    streams_on_device<Storage, Topology, Schedule, T>;
+    streams_on_device<Storage, Schedule, T>;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool runs_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
     std::is_arithmetic_v<T> && blocks_on_device<Storage, T> &&
-    (values_run_on_device<Storage, Schedule> || streams_on_device<Storage, Topology, Schedule, T>);
+    (values_run_on_device<Storage, Schedule> || streams_on_device<Storage, Schedule, T>);
 /// Whether a device can run an algorithm on streams.
 template <class Algorithm, class T>
 inline constexpr bool reduces_streams_on_device = false;
 template <class Storage, class Topology, class Schedule, class T>
 inline constexpr bool reduces_streams_on_device<composition<selector::everything, Storage, Topology, Schedule>, T> =
-    std::is_arithmetic_v<T> && streams_on_device<Storage, Topology, Schedule, T>;
+    std::is_arithmetic_v<T> && streams_on_device<Storage, Schedule, T>;
 
 /// Whether an algorithm reduces dense values without entries, so that it uses no stream codec.
 template <class Algorithm>
@@ -197,7 +195,7 @@ class on_device {
         "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>), and two_shot or one_shot "
         "with one of these codecs; for entries of numbers of 4 or 8 bytes, use exact_topk, threshold_reuse, gaussian, "
         "bucket_topk or a selector of your own for any workspace, the storage coo, or coded with .fast = "
-        "true (one that rounds for floats on a flat topology only), also with a codec for dense values, and cheapest, "
+        "true (one that rounds for floats only), also with a codec for dense values, and cheapest, "
         "recursive_doubling, ring, split_allgather, gather_and_merge, tree_of_topk, balanced_owners, quantile_owners "
         "or chains; spar::staged runs any other");
     port_.refuse_progress_thread();
@@ -216,7 +214,7 @@ class on_device {
     static_assert(
         detail::reduces_streams_on_device<composed_type, T>,
         "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
-        "8 bytes, the storage coo, or coded with .fast = true (one that rounds for floats on a flat topology only), "
+        "8 bytes, the storage coo, or coded with .fast = true (one that rounds for floats only), "
         "also with a codec for dense values, and cheapest, recursive_doubling, ring, split_allgather, "
         "gather_and_merge, quantile_owners or chains");
     detail::check_codec_on_device(algorithm);
@@ -265,8 +263,7 @@ class on_device {
 ///   `split_allgather`, `gather_and_merge`, `tree_of_topk`, `balanced_owners`, `quantile_owners` or `chains`, with
 ///   entries as they are or by `storage::coded` with `fast`, and dense sums by one of these codecs.
 ///
-/// All of them also run on the topologies `on_tree` and `on_plan`, as far as they do on the host; there, entries must
-/// not be rounded.
+/// All of them also run on the topologies `on_tree` and `on_plan`, as far as they do on the host.
 ///
 /// The values are read after all work that was in `x.stream` when the function was called; work that is put into the
 /// stream after it has returned sees the result. Over `threads`, all ranks must pass values in device memory. If the

@@ -236,6 +236,18 @@ TEST_F(beyond_32_bits, copy_entries) {
   EXPECT_EQ(out_v.read(first, some), last);
 }
 
+TEST_F(beyond_32_bits, gather) {
+  const sparse_array<std::uint64_t> indices(n);
+  const sparse_array<float> x(n), out(n);
+  std::vector<std::uint64_t> backwards(some);
+  for (std::size_t i = 0; i < some; ++i) backwards[i] = n - 1 - i;
+  std::vector<float> expected = values(1);
+  indices.write(first, backwards), x.write(first, expected);
+  start_gather(x.data(), indices.data(), n, out.data(), nullptr);
+  std::reverse(expected.begin(), expected.end());
+  EXPECT_EQ(out.read(first, some), expected);
+}
+
 TEST_F(beyond_32_bits, scatter_difference) {
   const sparse_array<float> exact(n), decoded(n), x(n);
   const std::vector<float> values_of_x(some, 3), sent = values(1);

@@ -276,6 +276,27 @@ void compare_scatter_difference(std::size_t count) {
   EXPECT_TRUE(same_bits(dense.copy(), expected)) << "of a block";
 }
 
+template <class T, class Index>
+void compare_gather(std::size_t count) {
+  const auto listed = random_entries<T, Index>(count, 0, 3, count),
+             dense = random_entries<T, Index>(3 * count + 1, 0, 1, 7);
+  unaligned<Index> indices(listed.indices);
+  unaligned<T> x(dense.values), out(count);
+  start_gather(x.data(), indices.data(), count, out.data(), nullptr);
+  kernel_test::finish();
+  vector<T> expected(count), on_the_host(count);
+  for (std::size_t e = 0; e < count; ++e) expected[e] = dense.values[listed.indices[e]];
+  EXPECT_TRUE(same_bits(out.copy(), expected)) << count << " indices";
+  spar::kernel::gather(dense.values.data(), listed.indices.data(), count, on_the_host.data());
+  EXPECT_TRUE(same_bits(on_the_host, expected)) << count << " indices, on the host";
+}
+
+TEST(device_gather, of_every_size_has_the_values_at_the_indices) {
+  for (const std::size_t count : {0U, 1U, 31U, 257U, 2047U, 2048U, 2049U, 5000U})
+    compare_gather<float, std::uint32_t>(count);
+  compare_gather<double, std::uint64_t>(2049);
+}
+
 /// The entries have infinities and NaN, which must not reach the residual.
 TEST(device_scatter_difference, of_every_size_has_the_bits_of_the_host) {
   for (const std::size_t count : {0U, 1U, 31U, 257U, 2047U, 2048U, 2049U, 5000U})

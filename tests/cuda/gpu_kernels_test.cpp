@@ -58,6 +58,7 @@ TEST(gpu_kernels, measures_each_kernel_of_the_page) {
                                 "copy_entries                          1.0000        0       0.25 (0.25 .. 0.25)",
                                 "assign_unlisted ",
                                 "scatter ",
+                                "gather ",
                                 "scatter_difference ",
                                 "check_indices ",
                                 "find_bounds ",

@@ -157,6 +157,8 @@ SPAR_INSTANTIATE_PROBES(double)
 SPAR_INSTANTIATE_PROBES(std::int32_t)
 SPAR_INSTANTIATE_PROBES(std::int64_t)
 
+template void start_gather<float, std::uint32_t>(const float*, const std::uint32_t*, std::uint64_t, float*,
+                                                 cudaStream_t);
 template void start_scatter_difference<std::uint32_t>(const std::uint32_t*, const float*, const float*, std::uint64_t,
                                                       float*, cudaStream_t);
 template void start_scatter_difference<std::uint64_t>(const std::uint64_t*, const float*, const float*, std::uint64_t,

@@ -35,6 +35,7 @@ ROWS = {
     "`assign_unlisted`:": ["assign_unlisted<float, uint32, *"],
     "`scatter_assign`:": ["scatter_assign<float, uint32>"],
     "`scatter`:": ["scatter<float, uint32, sum>"],
+    "`gather`:": ["gather<float, uint32>"],
     "`scatter_difference`:": ["scatter_difference<uint32>"],
     "`largest`:": ["copy_candidates<float>", "find_digit<float>"],
     "`take_largest`:": ["take<float, uint32, cut<float> const?, false>"],

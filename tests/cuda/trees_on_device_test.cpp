@@ -144,6 +144,30 @@ TEST_F(trees_on_device, forward_encoded_cells) {
   }
 }
 
+/// Also the residuals have the bits of the host, which contain what the encodings of partial sums lose.
+TEST_F(trees_on_device, round_entries_and_keep_the_errors) {
+  using spar::storage::coded, spar::storage::qsgd, spar::storage::then;
+  constexpr coded<7> rounded{.fast = true};
+  for (const spar::rank_t ranks : all_ranks) {
+    on_trees(ranks, [&](const spar::tree_plans& plans) {
+      const spar::on_tree over(plans);
+      const exact_topk few{.k = 30};
+      compare_on_device<float>(
+          ranks, 400, spar::compose(threshold_reuse{.k = 30}, rounded, over, spar::balanced_owners{}), spar::average{});
+      compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::chains{}));
+      if (ranks != 3 && ranks != 8) return;
+      compare_on_device<float, std::uint64_t>(ranks, 300,
+                                              spar::compose(few, rounded, over, spar::balanced_owners{.tau = 2}));
+      compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::quantile_owners{}));
+      compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::cheapest{}));
+      compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::tree_of_topk{}));
+      compare_on_device<float>(
+          ranks, 400,
+          spar::compose(exact_topk{.density = 0.6}, then<coded<7>, qsgd<4>>{rounded, {}}, over, spar::chains{}));
+    });
+  }
+}
+
 TEST_F(trees_on_device, order_the_ranks_of_flat_schedules) {
   for (const spar::rank_t ranks : {1, 5, 8}) {
     on_trees(ranks, [&](const spar::tree_plans& plans) {
@@ -222,6 +246,13 @@ TEST_F(trees_on_device, reduce_streams_of_the_program) {
     }
     return 0;
   });
+}
+
+TEST_F(trees_on_device, end_on_every_rank_if_cuda_fails_on_one) {
+  const spar::tree_plans plans(spar::tree(uneven(2, 3, 2)));
+  const auto parts = spar::compose(threshold_reuse{.k = 20, .period = 4}, spar::storage::coded<7>{.fast = true},
+                                   spar::on_tree(plans), spar::balanced_owners{});
+  EXPECT_GE(fail_each_cuda_call(3, 100, parts, on_the_device{}), 10U);
 }
 
 /// Rank 1 has its values on the host, and takes part in the same calls.

@@ -214,6 +214,11 @@ class host_work {
   static void assign(const stream_view<T, Index>& v, std::uint64_t begin, T* to) {
     kernel::scatter_assign(v.entries(), begin, to);
   }
+  /// Copies the values of `x` at `indices`, one after the other, to `out`.
+  template <element T, index_type Index>
+  static void gather(std::span<const T> x, std::span<const Index> indices, T* out) {
+    kernel::gather(x.data(), indices.data(), indices.size(), out);
+  }
   /// Returns the entries of `v` that differ from the neutral element of `op`, as a sparse stream.
   template <element T, index_type Index, reduction<T> Op>
   [[nodiscard]] answer<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {

@@ -80,14 +80,6 @@ struct balanced_owners {
   /// also with a lossy storage, because a call that is repeated would add its rounding errors to the residual twice.
   template <class Topology, class Storage>
   static constexpr bool has_quotas = straight_topology<Topology> && storage::streams_type<Storage>::exact;
-
-  /// Adds the values of `lost` at `indices` to `residual`. Overwrites `lost`.
-  template <class Index, class T>
-  static void add_at(std::span<const Index> indices, std::span<T> lost, residual_view<T> residual) {
-    std::size_t count = 0; // the indices ascend, so no value is overwritten before it is read
-    for (const Index i : indices) lost[count++] = lost[i];
-    residual.add(coo_span<T, Index>{indices, lost.first(count)});
-  }
 };
 
 /// \cond
@@ -101,9 +93,12 @@ task<selected_sum<T, Index>> balanced_owners::reduce(channel<Net> net,
   // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
   // back, so the rounding lost nothing.
   constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
-  buffer<T> lost(net.memory(), rounds_on_the_way ? n : 0);
-  std::fill_n(lost.data(), lost.size(), T{});
-  const residual_view<T> errors = rounds_on_the_way ? residual_view<T>(lost.span()) : call.residual;
+  buffer<T> lost(net.work().memory(), rounds_on_the_way ? n : 0);
+  residual_view<T> errors = call.residual;
+  if constexpr (rounds_on_the_way) {
+    net.work().fill(lost.span(), T{});
+    errors = net.work().residual(lost.span());
+  }
 
   constexpr bool limited = has_quotas<Topology, Storage>;
   owners_call owners(net, mine.view(), call.over.owners(n, net.size()), call, tau, limited);
@@ -121,7 +116,12 @@ task<selected_sum<T, Index>> balanced_owners::reduce(channel<Net> net,
       co_await gather_shares(net, call.over, std::move(sums), owners.boundaries(), owners.shares(),
                              call.report.evened_out, call.store, call.residual);
   net.work().put_back_unlisted(mine, std::as_const(sum).indices(), call.residual);
-  if constexpr (rounds_on_the_way) add_at(sum.view().indices(), lost.span(), call.residual);
+  if constexpr (rounds_on_the_way) {
+    const std::span<const Index> kept = std::as_const(sum).indices();
+    buffer<T> lost_there(net.work().memory(), kept.size());
+    net.work().gather(std::as_const(lost).span(), kept, lost_there.data());
+    call.residual.add(coo_span<T, Index>{kept, lost_there.span()});
+  }
   co_return selected_sum<T, Index>(std::move(sum), std::move(mine));
 }
 

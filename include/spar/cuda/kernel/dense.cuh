@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fills and combines vectors in device memory, and writes entries to one or reduces entries into one. The device's
-// versions of `kernel::combine`, `kernel::scatter`, `kernel::scatter_assign`, `kernel::scatter_difference` and
-// `put_back_unlisted`.
+// Fills and combines vectors in device memory, writes entries to one, reduces entries into one, and reads values at
+// indices. The device's versions of `kernel::combine`, `kernel::scatter`, `kernel::scatter_assign`, `kernel::gather`,
+// `kernel::scatter_difference` and `put_back_unlisted`.
 #pragma once
 
 #include <spar/core/element.hpp>
@@ -213,6 +213,13 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
   });
 }
 
+template <class T, class Index>
+__global__ void __launch_bounds__(spar::detail::row_tile::threads)
+    gather(const T* dense, const Index* indices, std::uint64_t count, T* out) {
+  const auto write = [&](std::uint64_t e, T value) { out[e] = value; };
+  spar::detail::for_rows(count, [&](std::uint64_t e) { return dense[indices[e]]; }, write);
+}
+
 template <class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
     scatter_difference(const Index* indices, const float* exact, const float* decoded, std::uint64_t count,
@@ -313,6 +320,13 @@ template <element T, index_type Index, reduction<T> Op>
 void start_scatter(const Index* indices, const T* values, std::uint64_t count, std::uint64_t begin, T* dense, Op op,
                    cudaStream_t stream) {
   spar::detail::launch_rows(detail::scatter<T, Index, Op>, count, stream, indices, values, count, begin, dense, op);
+}
+
+/// Starts a kernel that sets out[e] to dense[indices[e]] for e < count. `out` must not overlap `dense`. All pointers
+/// point to device memory.
+template <element T, index_type Index>
+void start_gather(const T* dense, const Index* indices, std::uint64_t count, T* out, cudaStream_t stream) {
+  spar::detail::launch_rows(detail::gather<T, Index>, count, stream, dense, indices, count, out);
 }
 
 /// Starts a kernel that adds exact[e] - decoded[e], if it is finite, to dense[indices[e]], or to dense[e] if `indices`

@@ -161,6 +161,10 @@ class device_work : public device_entry_codes {
   void assign(const stream_view<T, Index>& v, std::uint64_t begin, T* to) const {
     kernel::start_scatter_assign(v.indices().data(), v.values().data(), v.count(), begin, to, stream());
   }
+  template <element T, index_type Index>
+  void gather(std::span<const T> x, std::span<const Index> indices, T* out) const {
+    kernel::start_gather(x.data(), indices.data(), indices.size(), out, stream());
+  }
   template <element T, index_type Index, class Op>
   [[nodiscard]] task<sparse_stream<T, Index>> to_sparse(const stream_view<T, Index>& v, Op op) const {
     auto out = sparse_stream<T, Index>::sparse(memory(), v.dimension(), v.count());

@@ -66,6 +66,13 @@ template <element T, index_type Index>
       [&](std::size_t at, const T* __restrict values) { detail::copy<T>(dense + at, values, detail::dense_block); });
 }
 
+/// Copies values of a dense array: `out[e] = dense[indices[e]]` for e < count. `out` must not overlap `dense`.
+template <element T, index_type Index>
+[[gnu::noinline]] void gather(const T* __restrict dense, const Index* __restrict indices, std::size_t count,
+                              T* __restrict out) {
+  for (std::size_t e = 0; e < count; ++e) out[e] = dense[indices[e]];
+}
+
 /// Writes all n values of a dense array: `dense[i] = v` for each entry (i, v) of `stream`, and `absent` everywhere
 /// else. The indices must ascend and be below n. Writes one window of 64 KiB after the other, so that the entries of a
 /// window are stored while it is in the cache.
