@@ -144,7 +144,8 @@ class device_feedback : public feedback_core<T, Composition, Index, detail::devi
                 "need long double, which devices do not have");
 
  public:
-  /// Wraps the composition `algorithm`. Throws `cuda_error` if CUDA fails.
+  /// Wraps the composition `algorithm`. Throws `cuda_error` if CUDA fails, of which no other rank learns: this rank may
+  /// go on with an `error_feedback`.
   explicit device_feedback(Composition algorithm = {}) : core(std::move(algorithm)) {}
 
   /// Reduces `x` in place, in the order of its stream: adds the residual, sums the selected entries of all ranks, and
@@ -203,6 +204,13 @@ class device_feedback : public feedback_core<T, Composition, Index, detail::devi
   /// The residual in device memory: the values that this rank has not sent yet, in the order of the last call's stream.
   /// Null before the first call. The next call uses this memory for other values.
   [[nodiscard]] const T* residual() const noexcept { return this->store_.residual(); }
+
+ protected:
+  /// For an object that all ranks of `net` make together: if CUDA fails, aborts the communicator, too.
+  template <communicates Net>
+  device_feedback(Net& net, Composition algorithm)
+      : core(std::move(algorithm),
+             [&] { return detail::or_abort(net, [] { return detail::device_store<T, Index>(); }); }) {}
 
  private:
   static constexpr const char* owner = "spar::device_feedback";

@@ -43,7 +43,6 @@ class nccl_stream {
   explicit nccl_stream(Control& control)
       : control_(&control), exceptions_(std::uncaught_exceptions()),
         home_(detail::or_abort(control, [] { return detail::home_device(); })),
-        comm_(detail::or_abort(control, [] { return detail::nccl_communicator(); })),
         ended_(detail::or_abort(control, [] { return detail::cuda_event(); })) {
     if (port().node().shared() != nullptr) {
       raise<invalid_argument>({"spar::nccl_stream cannot wrap a communicator with a progress_thread, whose current "

@@ -89,7 +89,7 @@ class stream_ordered_feedback : public device_feedback<T, Composition, Index> {
   /// all ranks together. Throws `mismatch` with the options of two ranks if they differ, `invalid_argument` for an
   /// invalid option, `cuda_error` if CUDA fails, and the other \ref call_errors.
   stream_ordered_feedback(nccl_stream<Net>& net, std::uint64_t n, Composition algorithm, Op op = {})
-      : base(std::move(algorithm)), net_(&net), n_(valid_length(net, n, op)), op_(op),
+      : base(net.control(), std::move(algorithm)), net_(&net), n_(valid_length(net, n, op)), op_(op),
         host_(detail::or_abort(net.control(), [] { return detail::ordered_host_memory(); })),
         calls_(detail::or_abort(net.control(), [&] { return calls_type(net.size(), n, this->algorithm_); })) {
     detail::or_abort(net.control(), [&] { this->store_.begin_with_zeros(n); });

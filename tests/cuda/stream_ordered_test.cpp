@@ -305,13 +305,15 @@ TEST_F(stream_ordered, ends_at_the_deadline) {
   }
 }
 
-/// Each call of CUDA by which rank 1 makes its nccl_stream fails once: the device, a CUDA stream and an event.
-TEST_F(stream_ordered, reports_failures_of_cuda_in_the_constructor) {
-  for (std::uint64_t call = 1; call <= 3; ++call) {
+/// The first calls of CUDA by which rank 1 makes its objects fail: the device and an event, then the device and a
+/// stream of the residual. (The faults test goes over all objects and calls.)
+TEST_F(stream_ordered, reports_failures_of_cuda_in_constructors) {
+  for (std::uint64_t call = 1; call <= 4; ++call) {
     const auto ended = outcomes_on_devices(2, call, [&](spar::threads& control, outcome&) {
       control.set_deadline(2);
       if (control.rank() == 1) cuda_double::fail_at(call);
-      const spar::nccl_stream order(control);
+      spar::nccl_stream order(control);
+      (void)spar::with_stream_ordered_feedback<float>(order, 50, topka(5));
       return std::vector<float>();
     });
     for (const outcome& o : ended)

@@ -70,7 +70,7 @@ class device_stream {
   }
   device_stream(const device_stream&) = delete;
   ~device_stream() {
-    cudaStreamSynchronize(stream_);
+    wait();
     cudaStreamDestroy(stream_);
   }
   [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
@@ -84,6 +84,10 @@ class device_stream {
   void precede(cudaStream_t other) {
     here_.record(stream_);
     here_.order(other);
+  }
+  /// Waits for the work in this stream, and ignores its errors.
+  void wait() const noexcept {
+    if (cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError(); // so that no later check finds the error
   }
 
  private:

@@ -112,6 +112,11 @@ class feedback_core {
   /// \cond
  protected:
   explicit feedback_core(Algorithm algorithm) : algorithm_(std::move(algorithm)) { hash_state(); }
+  /// The same with the store that `make_store()` returns.
+  feedback_core(Algorithm algorithm, const std::invocable auto& make_store)
+      : algorithm_(std::move(algorithm)), store_(make_store()) {
+    hash_state();
+  }
   /// Moves the algorithm, its state and the residual. Throws `invalid_argument` if a call of `other` has not ended.
   feedback_core(feedback_core&& other)
       : algorithm_(std::move(other.idle().algorithm_)), store_(std::move(other.store_)),

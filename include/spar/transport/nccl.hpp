@@ -57,19 +57,19 @@ class nccl_port : public decorated_port<Control> {
 
   nccl_port(Control& control, const nccl_options& options)
       : decorated_port<Control>(control), options_(options), exceptions_(std::uncaught_exceptions()),
-        home_(detail::or_abort(control, [] { return detail::home_device(); })) {
+        home_(detail::or_abort(control, [] { return detail::home_device(); })),
+        stream_(detail::or_abort(control, [] { return detail::device_stream(); })) {
     if (node().shared() != nullptr) {
       raise<invalid_argument>({"spar::nccl cannot wrap a communicator with a progress_thread, whose current device may "
                                "differ from that of this thread"});
     }
     try {
       if (node().dead()) node().failure().raise_peer_failed();
-      device_.emplace();
       ncclUniqueId id{};
       if (rank() == 0) id = detail::nccl_communicator::new_id();
       run_collective(inner(), detail::share_nccl_id::agreed, detail::share_nccl_id{}, &id);
-      device_->join(id, rank(), size());
-      wait_for([this] { return device_->call_has_ended(); }, "all ranks to create their spar::nccl");
+      comm_.join(id, rank(), size());
+      wait_for([this] { return comm_.call_has_ended(); }, "all ranks to create their spar::nccl");
       const auto receive_note = [](void* self, rank_t source, std::string_view text) {
         const auto note = detail::nccl_note::read(text.substr(0, sizeof(detail::nccl_note)));
         static_cast<nccl_port*>(self)->on_message(source, note, text.substr(sizeof(note)));
@@ -288,7 +288,7 @@ class nccl_port : public decorated_port<Control> {
   void work_on_transfers() noexcept {
     if (node().dead()) return end_device_work();
     try {
-      if (!is_idle() && device_->call_has_ended()) end_launch(); // also finds errors of transfers in flight
+      if (!is_idle() && comm_.call_has_ended()) end_launch(); // also finds errors of transfers in flight
       while (!in_flight_.empty() && in_flight_.first()->ended.complete()) end(in_flight_.pop_front());
       while (launching_ == nullptr && transfers_.has_due() && get_buffers()) launch();
     } catch (...) {
@@ -316,18 +316,18 @@ class nccl_port : public decorated_port<Control> {
     group* const g = groups_.acquire();
     launching_ = g;
     for (transfer* t : due_) {
-      if (!t->receives) detail::nccl_memory::collect(*t, device_->stream());
+      if (!t->receives) detail::nccl_memory::collect(*t, stream_.get());
     }
     transfers_.submit(due_);
     g->epoch = due_.front()->epoch;
-    device_->submit(due_);
-    if (device_->call_has_ended()) end_launch();
+    comm_.submit(due_, stream_.get());
+    if (comm_.call_has_ended()) end_launch();
   }
   /// Records the event of the group that NCCL has put into the stream; recorded earlier, it would be complete before
   /// the transfers.
   void end_launch() {
     if (launching_ == nullptr) return;
-    launching_->ended.record(device_->stream());
+    launching_->ended.record(stream_.get());
     in_flight_.push_back(std::exchange(launching_, nullptr));
   }
   void end(group* g) {
@@ -340,8 +340,11 @@ class nccl_port : public decorated_port<Control> {
 
   /// Aborts the NCCL communicator, unless it is already freed. Afterwards the device uses no buffer of a transfer.
   void end_device_work() noexcept {
-    if (device_->joined()) send_last_messages();
-    device_->abort();
+    if (comm_.joined()) {
+      send_last_messages();
+      comm_.abort();
+      stream_.wait();
+    }
     transfers_.end_all([this](transfer& t) {
       if (t.cancelled) recycle(&t);
     });
@@ -364,9 +367,9 @@ class nccl_port : public decorated_port<Control> {
   void close() {
     wait_for([this] { return transfers_.empty(); }, "the transfers of cancelled operations to end");
     meet();
-    device_->finalize();
-    wait_for([this] { return device_->call_has_ended(); }, "NCCL to finalize its communicator");
-    device_->destroy();
+    comm_.finalize();
+    wait_for([this] { return comm_.call_has_ended(); }, "NCCL to finalize its communicator");
+    comm_.destroy();
     memory_.free();
     meet();
   }
@@ -398,7 +401,8 @@ class nccl_port : public decorated_port<Control> {
   int exceptions_; // number of uncaught exceptions at the construction
   detail::home_device home_;
   detail::nccl_memory memory_;
-  std::optional<detail::nccl_communicator> device_; // empty only at the beginning of the constructor
+  detail::device_stream stream_; // contains nothing but the transfers and the copies of their payloads
+  detail::nccl_communicator comm_;
   detail::slab<transfer> records_;
   detail::slab<group> groups_;
   detail::nccl_agreement transfers_;

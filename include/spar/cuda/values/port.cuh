@@ -294,7 +294,7 @@ class device_port : public decorated_port<Inner> {
     try {
       loan.reader->precede(loan.sender->get());
     } catch (const cuda_error&) {
-      cudaStreamSynchronize(loan.reader->get());
+      loan.reader->wait();
     }
   }
 

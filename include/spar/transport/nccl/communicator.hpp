@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A handle that owns an NCCL communicator and its CUDA stream, and how ranks agree on the id of a communicator.
+// A handle that owns an NCCL communicator, and how ranks agree on the id of a communicator.
 #pragma once
 
 #include <spar/core/address.hpp>
@@ -22,22 +22,18 @@
 
 namespace spar::inline v0_1::detail {
 
-/// One rank of a non-blocking NCCL communicator, with a stream that contains nothing but the transfers of this
-/// communicator. Each function starts a call of NCCL, which may continue after the function has returned: the next
-/// function may be called only once `call_has_ended()` has returned true. The functions throw `nccl_error`.
+/// One rank of a non-blocking NCCL communicator. Each function starts a call of NCCL, which may continue after the
+/// function has returned: the next function may be called only once `call_has_ended()` has returned true. The functions
+/// throw `nccl_error`.
 class nccl_communicator {
  public:
-  nccl_communicator() {
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  }
+  nccl_communicator() = default;
   nccl_communicator(const nccl_communicator&) = delete;
   ~nccl_communicator() {
     abort();
     wait_for_abort();
     if (is_aborting_) pthread_detach(aborting_);
-    cudaStreamDestroy(stream_);
   }
-  [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
   [[nodiscard]] bool joined() const noexcept { return comm_ != nullptr; }
 
   /// Returns the id by which the ranks of one communicator find each other.
@@ -68,14 +64,14 @@ class nccl_communicator {
     return state == ncclSuccess;
   }
 
-  /// Starts to put the transfers into the stream, as one group.
-  void submit(std::span<nccl_transfer* const> group) {
+  /// Starts to put the transfers into `stream`, as one group.
+  void submit(std::span<nccl_transfer* const> group, cudaStream_t stream) {
     put_group([&](auto send, auto receive) {
       for (const nccl_transfer* t : group) {
         if (t->receives)
-          receive(t->room.data(), t->bytes, t->peer, stream_);
+          receive(t->room.data(), t->bytes, t->peer, stream);
         else
-          send(t->source(), t->bytes, t->peer, stream_);
+          send(t->source(), t->bytes, t->peer, stream);
       }
     });
   }
@@ -121,17 +117,16 @@ class nccl_communicator {
   }
   /// Frees the communicator, which must be finalized.
   void destroy() { check_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy"); }
-  /// Frees the communicator, if there is one, and ends its transfers, so that the device does not use their buffers any
-  /// more. All ranks must abort, because transfers to this rank cannot end any more. NCCL ends the transfers first, and
-  /// then waits until the graphs that contain transfers have been destroyed, perhaps by this thread: so if there may be
-  /// such graphs, another thread calls ncclCommAbort.
+  /// Frees the communicator, if there is one, and ends its transfers, so that a wait for their stream ends. All ranks
+  /// must abort, because transfers to this rank cannot end any more. NCCL ends the transfers first, and then waits
+  /// until the graphs that contain transfers have been destroyed, perhaps by this thread: so if there may be such
+  /// graphs, another thread calls ncclCommAbort.
   void abort() noexcept {
     if (comm_ == nullptr) return;
     if (may_be_captured_)
       abort_by_thread(std::exchange(comm_, nullptr));
     else
       ncclCommAbort(std::exchange(comm_, nullptr));
-    cudaStreamSynchronize(stream_);
     cudaGetLastError(); // otherwise a later check of a kernel launch would find an error of the ended transfers
   }
 
@@ -178,7 +173,6 @@ class nccl_communicator {
     check_nccl(ended, call_);
   }
 
-  cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
   const char* call_ = "";        // the function of NCCL that was called last
   bool may_be_captured_ = false; // whether graphs may contain transfers
