@@ -247,8 +247,7 @@ class flex_stream_sum : public flex_streams<Net, T, Index> {
       const index_range range = base::range(i);
       if (turns_dense(views, range)) {
         work += entries_of(views);
-        if constexpr (workspace_of<Net>::checks_later)
-          for (const auto& v : views) co_await net_.work().check_indices(v.indices(), range);
+        if constexpr (workspace_of<Net>::checks_later) co_await net_.work().check_indices(views, range);
         auto sum = sparse_stream<T, Index>::dense(net_.work().memory(), n, range.begin, range.size());
         net_.work().reduce_dense(views, range, sum.values().data(), op_);
         sums.push_back(std::move(sum));

@@ -30,6 +30,18 @@ class device_counts : public device_copies {
     auto checking = check_parts(indices, std::span(&end, 1), range_of);
     co_await std::move(checking);
   }
+  /// The same for the sparse ones of `streams`. Waits once.
+  template <element T, index_type Index>
+  [[nodiscard]] task<void> check_indices(std::span<const stream_view<T, Index>> streams, index_range range) const {
+    const auto is_dense = [](const auto& s) { return s.indices().empty(); };
+    if (std::all_of(streams.begin(), streams.end(), is_dense)) co_return;
+    host_answer<std::uint32_t> bad(*this, 1);
+    for (const auto& s : streams)
+      kernel::start_check_indices(s.indices().data(), s.indices().size(), range.begin, range.end, bad.data(), stream());
+    co_await bad.written();
+    if (bad.data()[0] == 0) co_return;
+    for (const auto& s : streams) co_await check_indices(s.indices(), range); // says which index is wrong
+  }
   /// The same for the parts of a message: part i ends before entry `ends[i]`, and its indices must lie in
   /// `range_of(i)`. Waits once.
   template <index_type Index, class RangeOf>
