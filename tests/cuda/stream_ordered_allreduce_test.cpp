@@ -226,6 +226,8 @@ TEST_F(stream_ordered_allreduce, has_pieces_of_the_schedule_if_they_are_long) {
     EXPECT_EQ(whole.bytes_sent(), 2 * (piece * 2 + 112));
     EXPECT_EQ(in_two.bytes_sent(), 2 * 2 * piece * 2);
   }));
+  compare<float>(2, n, in_bfloat16(piece), false);
+  compare<float>(2, n, in_bfloat16<ring>(piece), true);
 }
 #endif
 
