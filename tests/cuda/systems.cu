@@ -6,6 +6,7 @@
 // payloads travel by NCCL, and a third argument is the number of bytes up to which they travel through the host.
 // Without a GPU, tests compile and link the program.
 #include <spar/cuda.hpp>
+#include <spar/cuda/values/zfp.cuh>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
 #include <spar/spar.hpp>
@@ -24,9 +25,6 @@
 #include <spar/stream_ordered_allreduce.cuh>
 
 #include "launched_graph.hpp"
-#endif
-#if __has_include(<zfp.h>)
-#include <spar/cuda/values/zfp.cuh>
 #endif
 
 #include <algorithm>
@@ -226,9 +224,10 @@ void compare_feedback(const char* system, const Composition& algorithm) {
          }));
 }
 #ifdef SPAR_OVER_NCCL
-/// The same with a checked call, and then the launches of a graph. The gradients fade, so that thresholds suit them.
+/// The same by launches of a graph, if `is_checked` after a checked call. The gradients fade, so that thresholds suit
+/// them.
 template <class Composition>
-void compare_in_stream(const char* system, const Composition& algorithm) {
+void compare_in_stream(const char* system, const Composition& algorithm, bool is_checked = true) {
   constexpr float fade = 0.4F;
   report(system, on_host_net([&](host_net& control) {
            spar::nccl net(control, {.eager_bytes = eager_bytes});
@@ -236,9 +235,9 @@ void compare_in_stream(const char* system, const Composition& algorithm) {
            spar::nccl_stream order(control);
            auto reduce = spar::with_stream_ordered_feedback<float>(order, n, algorithm);
            launched_graph once;
-           bool checked = false;
+           bool checks = is_checked;
            const auto step = [&](spar::device_span<float> x) {
-             if (!std::exchange(checked, true))
+             if (std::exchange(checks, false))
                reduce(gpu, x);
              else
                once.launch(x.stream, [&] { reduce(x); });
@@ -327,24 +326,27 @@ void compare_all() {
   compare_in_stream("SparCML, in a stream", compose(largest, spar::split_allgather{}));
   compare_in_stream("SparCML, dense, in a stream",
                     compose(spar::selector::exact_topk{.k = n / 4}, spar::split_allgather{}));
-  using in_bfloat16 = spar::storage::then<spar::storage::coo, spar::storage::as_bfloat16>;
-  compare_in_stream("SparCML, DSAR, bfloat16, in a stream", compose(largest, in_bfloat16{}, spar::dsar_split{}));
+  using spar::storage::then, spar::storage::coo;
+  compare_in_stream("SparCML, DSAR, bfloat16, in a stream",
+                    compose(largest, then<coo, spar::storage::as_bfloat16>{}, spar::dsar_split{}));
+  compare_in_stream("SparCML, DSAR, zfp, in a stream",
+                    compose(largest, then<coo, spar::storage::zfp>{}, spar::dsar_split{}));
+  compare_in_stream("SparCML, DSAR, QSGD, in a stream", spar::quantised_sparcml_allreduce<8>{.select = largest},
+                    false); // calls on the host have random numbers of their own
   compare_in_stream("Ok-Topk, in a stream",
                     spar::ok_topk_allreduce<>{.select = {.k = n / 100, .period = steps, .epsilon = 0.9}});
   compare_dense_in_stream("two-shot, bfloat16, in a stream", compose(spar::storage::as_bfloat16{}, spar::two_shot{}));
   compare_dense_in_stream("two-shot, QSGD, in a stream", compose(spar::storage::qsgd<8>{}, spar::two_shot{}));
   compare_dense_in_stream("ring, half, in a stream", compose(spar::storage::as_half{}, spar::ring{}));
-#if __has_include(<zfp.h>)
+  compare_dense_in_stream("two-shot, zfp, in a stream", compose(spar::storage::zfp{}, spar::two_shot{}));
+  compare_dense_in_stream("ring, QSGD, in a stream", compose(spar::storage::qsgd<8>{}, spar::ring{}));
   compare_dense_in_stream("ring, zfp, in a stream", compose(spar::storage::zfp{}, spar::ring{}));
-#endif
 #endif
   compare_dense("ring", spar::ring{});
   compare_dense("ring, QSGD", compose(spar::storage::qsgd<8>{}, spar::ring{}));
   compare_dense("ring, bfloat16", compose(spar::storage::as_bfloat16{}, spar::ring{}));
   compare_dense("ring, half", compose(spar::storage::as_half{}, spar::ring{}));
-#if __has_include(<zfp.h>)
   compare_dense("ring, zfp", compose(spar::storage::zfp{}, spar::ring{}));
-#endif
   const spar::flex_plan plan(spar::tree::flat(ranks), n);
   compare_dense("FlexReduce", spar::flexreduce(plan));
   compare_staged("ring, staged", spar::ring{});

@@ -51,8 +51,6 @@ with tempfile.TemporaryDirectory() as folder:
         command = [nvcc, "-std=c++20", "-ccbin", shutil.which("g++-12") or "g++", "--Werror", "all-warnings",
                    "-diag-suppress", "177", *targets, f"-I{ROOT}/include",
                    f"{ROOT}/tests/cuda/systems.cu", *options, "-lpthread", "-o", program]
-        if Path("/usr/include/zfp.h").exists():
-            command.append("-lzfp")
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             failures.append(f"{name}: does not compile or link\n{done.stdout}{done.stderr}")
