@@ -127,9 +127,10 @@ class device_store {
 /// Rounding errors, and entries that the schedule does not keep, return to the residual on the device. The bits are
 /// those of `error_feedback` with the same composition, except those of a NaN that arithmetic makes. The selector must
 /// be `everything` or one that leaves the work to the workspace, as `exact_topk`, `threshold_reuse`, `gaussian` and
-/// `bucket_topk` do; with a storage that rounds, the values must be floats. Ranks with `error_feedback` around the same
-/// composition may take part in the same call. One object for each rank, made and used by one thread at a time, while
-/// its device is the current one. The object cannot be moved. The constructor throws `cuda_error` if CUDA fails.
+/// `bucket_topk` do; with a storage that rounds, the values must be float or double. Ranks with `error_feedback` around
+/// the same composition may take part in the same call. One object for each rank, made and used by one thread at a
+/// time, while its device is the current one. The object cannot be moved. The constructor throws `cuda_error` if CUDA
+/// fails.
 template <kernel::ranked T, class Composition, index_type Index = std::uint32_t>
 class device_feedback : public feedback_core<T, Composition, Index, detail::device_store<T, Index>> {
   using core = feedback_core<T, Composition, Index, detail::device_store<T, Index>>;
@@ -139,9 +140,8 @@ class device_feedback : public feedback_core<T, Composition, Index, detail::devi
                     selects<selector_type, T, Index, detail::device_work>,
                 "device_feedback needs the selector everything, or one that leaves the work to any workspace: "
                 "exact_topk, threshold_reuse, or one of your own (docs/guide/composing.md)");
-  static_assert(storage::is_exact<typename Composition::storage_type> || std::same_as<T, float>,
-                "device_feedback adds the rounding errors of a storage to a residual of floats only: those of doubles "
-                "need long double, which devices do not have");
+  static_assert(storage::is_exact<typename Composition::storage_type> || std::floating_point<T>,
+                "device_feedback with a storage that rounds needs values of type float or double");
 
  public:
   /// Wraps the composition `algorithm`. Throws `cuda_error` if CUDA fails, of which no other rank learns: this rank may

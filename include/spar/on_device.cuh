@@ -195,7 +195,7 @@ class on_device {
         "storage::as_bfloat16, as_half, qsgd or zfp (include <spar/cuda/values/zfp.cuh>), and two_shot or one_shot "
         "with one of these codecs; for entries of numbers of 4 or 8 bytes, use exact_topk, threshold_reuse, gaussian, "
         "bucket_topk or a selector of your own for any workspace, the storage coo, or coded with .fast = "
-        "true (one that rounds for floats only), also with a codec for dense values, and cheapest, "
+        "true (one that rounds for float and double), also with a codec for dense values, and cheapest, "
         "recursive_doubling, ring, split_allgather, gather_and_merge, tree_of_topk, balanced_owners, quantile_owners "
         "or chains; spar::staged runs any other");
     port_.refuse_progress_thread();
@@ -214,7 +214,7 @@ class on_device {
     static_assert(
         detail::reduces_streams_on_device<composed_type, T>,
         "there are no kernels for streams with this algorithm, storage or type of values: use numbers of 4 or "
-        "8 bytes, the storage coo, or coded with .fast = true (one that rounds for floats only), "
+        "8 bytes, the storage coo, or coded with .fast = true (one that rounds for float and double), "
         "also with a codec for dense values, and cheapest, recursive_doubling, ring, split_allgather, "
         "gather_and_merge, quantile_owners or chains");
     detail::check_codec_on_device(algorithm);

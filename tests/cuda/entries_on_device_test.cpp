@@ -99,8 +99,7 @@ TEST_F(entries_on_device, become_dense_sums_that_a_codec_rounds) {
   }
 }
 
-/// A codec rounds the dense sums of doubles, whose errors no kernel adds up: a call without error feedback has no use
-/// for them.
+/// In a call without error feedback, which has no use for the errors.
 TEST_F(entries_on_device, of_doubles_become_dense_sums_that_a_codec_rounds) {
   constexpr std::size_t n = 300;
   using rounding = spar::storage::then<spar::storage::coo, spar::storage::zfp>;

@@ -255,15 +255,15 @@ TEST(device_find_any, finds_one_value_in_every_place) {
   }
 }
 
-template <class Index>
+template <class T, class Index>
 void compare_scatter_difference(std::size_t count) {
   SCOPED_TRACE(testing::Message() << count << " entries");
-  const auto sent = random_entries<float, Index>(count, 0, 3, count);
-  vector<float> decoded(count), before(3 * count + 1), expected;
-  for (std::size_t e = 0; e < count; ++e) decoded[e] = sent.values[e] * 0.7F; // rounded
-  for (std::size_t i = 0; i < before.size(); ++i) before[i] = 1e-3F * static_cast<float>(i + 1);
+  const auto sent = random_entries<T, Index>(count, 0, 3, count);
+  vector<T> decoded(count), before(3 * count + 1), expected;
+  for (std::size_t e = 0; e < count; ++e) decoded[e] = sent.values[e] * T(0.7); // rounded
+  for (std::size_t i = 0; i < before.size(); ++i) before[i] = T(1e-3) * static_cast<T>(i + 1);
   unaligned<Index> indices(sent.indices);
-  unaligned<float> exact(sent.values), received(decoded), dense(before);
+  unaligned<T> exact(sent.values), received(decoded), dense(before);
   start_scatter_difference(indices.data(), exact.data(), received.data(), count, dense.data(), nullptr);
   kernel_test::finish();
   expected = before;
@@ -300,8 +300,9 @@ TEST(device_gather, of_every_size_has_the_values_at_the_indices) {
 /// The entries have infinities and NaN, which must not reach the residual.
 TEST(device_scatter_difference, of_every_size_has_the_bits_of_the_host) {
   for (const std::size_t count : {0U, 1U, 31U, 257U, 2047U, 2048U, 2049U, 5000U})
-    compare_scatter_difference<std::uint32_t>(count);
-  compare_scatter_difference<std::uint64_t>(2049);
+    compare_scatter_difference<float, std::uint32_t>(count);
+  compare_scatter_difference<float, std::uint64_t>(2049);
+  compare_scatter_difference<double, std::uint32_t>(2049);
 }
 
 /// Bounds around indices, at the ends of the types, and at random, in any order.

@@ -163,6 +163,8 @@ template void start_scatter_difference<std::uint32_t>(const std::uint32_t*, cons
                                                       float*, cudaStream_t);
 template void start_scatter_difference<std::uint64_t>(const std::uint64_t*, const float*, const float*, std::uint64_t,
                                                       float*, cudaStream_t);
+template void start_scatter_difference<std::uint32_t>(const std::uint32_t*, const double*, const double*, std::uint64_t,
+                                                      double*, cudaStream_t);
 
 #define SPAR_INSTANTIATE_QSGD(Bits, T)                                                                                 \
   template void start_qsgd_encode<Bits, T>(const T*, std::uint64_t, std::uint64_t, std::byte*, std::uint64_t,          \

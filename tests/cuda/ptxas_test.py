@@ -36,7 +36,7 @@ ROWS = {
     "`scatter_assign`:": ["scatter_assign<float, uint32>"],
     "`scatter`:": ["scatter<float, uint32, sum>"],
     "`gather`:": ["gather<float, uint32>"],
-    "`scatter_difference`:": ["scatter_difference<uint32>"],
+    "`scatter_difference`:": ["scatter_difference<float, uint32>"],
     "`largest`:": ["copy_candidates<float>", "find_digit<float>"],
     "`take_largest`:": ["take<float, uint32, cut<float> const?, false>"],
     "`topk`:": ["take<float, uint32, uint32 const?, false>", "divide_candidates<float, uint32>"],

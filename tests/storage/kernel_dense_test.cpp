@@ -2,6 +2,7 @@
 // Kernels on dense vectors against plain loops.
 #include "kernel_reference.hpp"
 
+#include <spar/storage/codec.hpp>
 #include <spar/storage/kernel/dense.hpp>
 #include <spar/storage/kernel/nonzero.hpp>
 #include <spar/storage/sparse_stream.hpp>
@@ -248,6 +249,31 @@ TYPED_TEST(kernel_gather_values, every_negative_zero_is_cleared) {
       for (const T zero : dense) ASSERT_FALSE(std::signbit(static_cast<float>(zero)));
     }
   }
+}
+
+/// Against integers of 128 bits: each double is a whole number of at most 113 bits.
+TEST(kernel_rounding_error, of_doubles_is_added_with_one_rounding) {
+  __extension__ using whole = __int128;
+  std::mt19937_64 random(3);
+  std::vector<double> got(50'000), exact(got.size()), decoded(got.size()), expected(got.size());
+  for (std::size_t e = 0; e < got.size(); ++e) {
+    const auto draw = [&](double& value) {
+      const auto digits = static_cast<std::int64_t>(random() >> 11) * (random() % 2 == 0 ? 1 : -1);
+      value = std::ldexp(static_cast<double>(digits), static_cast<int>(random() % 61));
+      return static_cast<whole>(value);
+    };
+    const whole sum = draw(got[e]) + draw(exact[e]) - draw(decoded[e]);
+    expected[e] = static_cast<double>(sum);
+  }
+  spar::kernel::add_difference(got.data(), exact.data(), decoded.data(), got.size());
+  EXPECT_EQ(got, expected);
+
+  const double most = std::numeric_limits<double>::max(), infinite = std::numeric_limits<double>::infinity();
+  got = {most, infinite, most, 1};
+  exact = {most, 1, most, infinite};
+  decoded = {0, 0, most / 2, 1};
+  spar::kernel::add_difference(got.data(), exact.data(), decoded.data(), 4);
+  EXPECT_EQ(got, (std::vector<double>{infinite, infinite, infinite, 1}));
 }
 
 TEST(kernel_nonzero, a_sample_tells_full_vectors_from_sparse_ones) {

@@ -330,10 +330,8 @@ struct composition {
     state now{};
     report last{};
     const selector::nothing_to_prepare prepare;
-    // On a device, nothing is kept in `x`, which is overwritten: there is no kernel for the rounding errors of doubles.
-    residual_view<T> residual;
-    if constexpr (!channel<Net>::on_device) residual = net.work().residual(x);
-    auto running = select_and_reduce<std::uint32_t>(net, &now, &last, x, residual, op, prepare);
+    const residual_view<T> nothing; // as the result overwrites what a residual would be
+    auto running = select_and_reduce<std::uint32_t>(net, &now, &last, x, nothing, op, prepare);
     const selected_sum<T, std::uint32_t> result = co_await std::move(running);
     net.work().write_dense(result.sum.view(), x, op);
   }

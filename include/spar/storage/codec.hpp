@@ -6,12 +6,12 @@
 #include <spar/core/element.hpp>
 #include <spar/core/error.hpp>
 #include <spar/core/network_model.hpp>
-#include <spar/core/non_finite.hpp>
 #include <spar/core/policy/policy.hpp>
 #include <spar/core/policy/slot.hpp>
 #include <spar/core/rows.hpp>
 #include <spar/core/util/algobase.hpp>
 #include <spar/core/util/splitmix.hpp>
+#include <spar/storage/kernel/rounding_error.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -19,7 +19,6 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <type_traits>
 
 namespace spar::inline v0_1 {
 
@@ -125,30 +124,6 @@ void check_room(const Codec& codec, std::size_t values, std::size_t bytes) {
 
 namespace kernel {
 
-namespace detail {
-
-/// A type wider than T for computing rounding errors: in this type, differences of values of T are exact, or nearly
-/// exact. For a type of a user, T itself.
-template <class T>
-using wider =
-    std::conditional_t<!is_floating<T> && !std::integral<T>, T, std::conditional_t<sizeof(T) < 8, double, long double>>;
-
-/// Adds `exact` - `decoded` to `residual`, unless this difference is not finite.
-template <element T>
-void add_difference(T& residual, const T& exact, const T& decoded) {
-  using W = wider<T>;
-  static_assert(
-      requires(const W& x) { x - x == x + x; },
-      "the rounding errors of a storage that is not exact need the operators +, - and == of the values");
-  const W lost = static_cast<W>(exact) - static_cast<W>(decoded);
-  const bool finite = sizeof(W) > 8 && is_floating<T> // a long double, which has a wider range than T
-                          ? spar::detail::is_finite(exact) && spar::detail::is_finite(decoded)
-                          : spar::detail::is_finite(lost);
-  if (finite) residual = static_cast<T>(static_cast<W>(residual) + lost);
-}
-
-} // namespace detail
-
 /// Adds the rounding errors of a block to the residual: `residual[e] += exact[e] - decoded[e]`, rounded once. Skips
 /// values whose difference is not finite.
 template <element T>
@@ -158,7 +133,7 @@ template <element T>
     const auto of = [n](auto* rows) { return components(std::span(rows, n)).data(); };
     add_difference(of(residual), of(exact), of(decoded), n * width_of<T>);
   } else {
-    for (std::size_t e = 0; e < n; ++e) detail::add_difference(residual[e], exact[e], decoded[e]);
+    for (std::size_t e = 0; e < n; ++e) residual[e] = detail::with_error(residual[e], exact[e], decoded[e]);
   }
 }
 /// Adds the rounding errors of sparse entries to the residual: `residual[indices[e]] += exact[e] - decoded[e]`, rounded
@@ -169,7 +144,8 @@ template <element T, class Index>
   if constexpr (is_row<T>) {
     for (std::size_t e = 0; e < n; ++e) add_difference(residual + indices[e], exact + e, decoded + e, 1);
   } else {
-    for (std::size_t e = 0; e < n; ++e) detail::add_difference(residual[indices[e]], exact[e], decoded[e]);
+    for (std::size_t e = 0; e < n; ++e)
+      residual[indices[e]] = detail::with_error(residual[indices[e]], exact[e], decoded[e]);
   }
 }
 

@@ -93,9 +93,9 @@ task<selected_sum<T, Index>> balanced_owners::reduce(channel<Net> net,
   // errors at indices of the result go into the residual. At any other index all ranks put their exact contributions
   // back, so the rounding lost nothing.
   constexpr bool rounds_on_the_way = !straight_topology<Topology> && !storage::streams_type<Storage>::exact;
-  buffer<T> lost(net.work().memory(), rounds_on_the_way ? n : 0);
+  buffer<T> lost(net.work().memory(), rounds_on_the_way && !call.residual.empty() ? n : 0);
   residual_view<T> errors = call.residual;
-  if constexpr (rounds_on_the_way) {
+  if (lost.size() > 0) {
     net.work().fill(lost.span(), T{});
     errors = net.work().residual(lost.span());
   }
@@ -116,7 +116,7 @@ task<selected_sum<T, Index>> balanced_owners::reduce(channel<Net> net,
       co_await gather_shares(net, call.over, std::move(sums), owners.boundaries(), owners.shares(),
                              call.report.evened_out, call.store, call.residual);
   net.work().put_back_unlisted(mine, std::as_const(sum).indices(), call.residual);
-  if constexpr (rounds_on_the_way) {
+  if (lost.size() > 0) {
     const std::span<const Index> kept = std::as_const(sum).indices();
     buffer<T> lost_there(net.work().memory(), kept.size());
     net.work().gather(std::as_const(lost).span(), kept, lost_there.data());

@@ -5,13 +5,14 @@
 #pragma once
 
 #include <spar/core/element.hpp>
-#include <spar/core/non_finite.hpp>
 #include <spar/core/op.hpp>
 #include <spar/cuda/kernel/block.cuh>
 #include <spar/cuda/kernel/language.cuh>
 #include <spar/cuda/kernel/rows.cuh>
 #include <spar/cuda/kernel/tiles.cuh>
+#include <spar/storage/kernel/rounding_error.hpp>
 
+#include <concepts>
 #include <cstdint>
 
 namespace spar::inline v0_1::kernel {
@@ -220,14 +221,12 @@ __global__ void __launch_bounds__(spar::detail::row_tile::threads)
   spar::detail::for_rows(count, [&](std::uint64_t e) { return dense[indices[e]]; }, write);
 }
 
-template <class Index>
+template <class T, class Index>
 __global__ void __launch_bounds__(spar::detail::row_tile::threads)
-    scatter_difference(const Index* indices, const float* exact, const float* decoded, std::uint64_t count,
-                       float* dense) {
+    scatter_difference(const Index* indices, const T* exact, const T* decoded, std::uint64_t count, T* dense) {
   spar::detail::for_rows(count, [&](std::uint64_t e) {
-    const double lost = static_cast<double>(exact[e]) - static_cast<double>(decoded[e]);
-    float& value = dense[indices == nullptr ? e : indices[e]];
-    if (spar::detail::is_finite(lost)) value = static_cast<float>(static_cast<double>(value) + lost);
+    T& value = dense[indices == nullptr ? e : indices[e]];
+    value = with_error(value, exact[e], decoded[e]);
   });
 }
 
@@ -330,12 +329,11 @@ void start_gather(const T* dense, const Index* indices, std::uint64_t count, T* 
 }
 
 /// Starts a kernel that adds exact[e] - decoded[e], if it is finite, to dense[indices[e]], or to dense[e] if `indices`
-/// is null, for e < count, rounded once. The indices must be distinct. All pointers point to device memory. For float
-/// only: the difference of two doubles needs long double, which devices do not have.
-template <index_type Index>
-void start_scatter_difference(const Index* indices, const float* exact, const float* decoded, std::uint64_t count,
-                              float* dense, cudaStream_t stream) {
-  spar::detail::launch_rows(detail::scatter_difference<Index>, count, stream, indices, exact, decoded, count, dense);
+/// is null, for e < count, rounded once. The indices must be distinct. All pointers point to device memory.
+template <index_type Index, std::floating_point T>
+void start_scatter_difference(const Index* indices, const T* exact, const T* decoded, std::uint64_t count, T* dense,
+                              cudaStream_t stream) {
+  spar::detail::launch_rows(detail::scatter_difference<T, Index>, count, stream, indices, exact, decoded, count, dense);
 }
 
 } // namespace spar::inline v0_1::kernel

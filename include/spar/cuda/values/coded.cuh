@@ -24,11 +24,10 @@ inline constexpr bool is_coded = false;
 template <unsigned Mantissa>
 inline constexpr bool is_coded<storage::coded<Mantissa>> = true;
 
-/// Whether entries with values of type T can be sent by the stream codec `Codec` from a device. Rounding errors of
-/// doubles are computed in long double, which devices do not have.
+/// Whether entries with values of type T can be sent by the stream codec `Codec` from a device.
 template <class Codec, class T>
 inline constexpr bool entries_on_device =
-    std::same_as<Codec, storage::coo> || (is_coded<Codec> && (Codec::exact || std::same_as<T, float>));
+    std::same_as<Codec, storage::coo> || (is_coded<Codec> && (Codec::exact || std::floating_point<T>));
 
 /// Encodes entries in device memory by `storage::coo` or `storage::coded`, and decodes them. All functions throw
 /// `cuda_error` if CUDA fails.

@@ -447,10 +447,10 @@ class device_work : public device_entry_codes {
                                     what.listed_count, x, stream());
     } else if (what.what == kind::add) {
       kernel::start_scatter(indices, what.values, what.count, 0, x, sum{}, stream());
-    } else if constexpr (std::same_as<T, float>) {
+    } else if constexpr (std::floating_point<T>) {
       kernel::start_scatter_difference(indices, what.values, what.decoded, what.count, x + what.begin, stream());
     } else {
-      spar::ensure(false, "a schedule adds rounding errors to a residual on the device whose values are not floats");
+      spar::ensure(false, "a schedule adds rounding errors to a residual of integers on the device");
     }
   }
 
