@@ -11,13 +11,18 @@ function(spar_find_cuda reason)
   set(${reason} "${why}" PARENT_SCOPE)
 endfunction()
 
-# spar_link_cuda(target): makes `target` the library with CUDA::cudart, whose headers need C++20, also from nvcc.
-function(spar_link_cuda target)
+# spar_use_cuda_20(target scope): lets nvcc compile by C++20, which spar's headers need.
+function(spar_use_cuda_20 target scope)
   if(CMAKE_VERSION VERSION_LESS 3.26) # does not know that nvcc has C++20
-    target_compile_options(${target} INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>")
+    target_compile_options(${target} ${scope} "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>")
   else()
-    target_compile_features(${target} INTERFACE cuda_std_20)
+    target_compile_features(${target} ${scope} cuda_std_20)
   endif()
+endfunction()
+
+# spar_link_cuda(target): makes `target` the library with CUDA::cudart.
+function(spar_link_cuda target)
+  spar_use_cuda_20(${target} INTERFACE)
   target_link_libraries(${target} INTERFACE spar::spar CUDA::cudart)
 endfunction()
 

@@ -136,6 +136,12 @@ class [[nodiscard]] pending_on_device {
     order_.check_device();
     return call_.done();
   }
+  /// Makes progress until the call has ended, at most for `seconds`, and returns whether it has ended, as `done` does.
+  /// Throws `invalid_argument` if `seconds` is negative or NaN, and as `done` does.
+  [[nodiscard]] bool wait_for(double seconds) {
+    order_.check_device();
+    return call_.wait_for(seconds);
+  }
   /// Waits until the work of the call is in its stream. Work that is put into the user's stream afterwards sees the
   /// result. Throws the error of the call; later calls of `wait` do nothing. Throws `invalid_argument` if the device of
   /// the `on_device` object is not the current one; `wait` may then be called again.

@@ -27,6 +27,10 @@ class communicator final : public object {
   explicit communicator(
       any_transport net, check* open = [] {})
       : check_open(open), net_(std::move(net)), hosts_(net_.hosts().begin(), net_.hosts().end()) {}
+  ~communicator() override {
+    progress_.reset();
+    devices = nullptr;
+  }
 
   /// The rank, on which collectives run.
   [[nodiscard]] any_transport& net() noexcept { return net_; }
@@ -47,13 +51,14 @@ class communicator final : public object {
   }
 
   check* const check_open;
-  char text[longest_text] = "";  ///< about the last call that failed
-  std::shared_ptr<object> plans; ///< for the tree of the hosts, once a composition has needed them
+  char text[longest_text] = "";    ///< about the last call that failed
+  std::shared_ptr<object> plans;   ///< for the tree of the hosts, once a composition has needed them
+  std::shared_ptr<object> devices; ///< the ranks on devices (src/cuda), once a call has had values there
 
  private:
   any_transport net_;
   std::vector<rank_t> hosts_;
-  std::optional<progress_thread<any_transport>> progress_; // ends before `net_` does
+  std::optional<progress_thread<any_transport>> progress_;
 };
 
 /// The communicator of `comm`. Throws `invalid_argument` if the handle is invalid, or if the layer below has ended.

@@ -17,7 +17,7 @@
 #define __host__
 #define __launch_bounds__(...)
 
-#include "support/global_allocations.hpp"
+#include "support/unfailing_allocations.hpp"
 
 #ifndef __x86_64__
 #include <ucontext.h>
@@ -215,7 +215,7 @@ inline void spin() { on_host::machine::current->pause(); }
 
 template <class Work>
 void put(cudaStream_t stream, const Work& work) {
-  const spar_test::unfailing_allocations of_double;
+  const spar_doubles::unfailing_allocations of_double;
   if (on_host::put != nullptr)
     on_host::put(stream, work);
   else

@@ -4,7 +4,7 @@
 // that reads device memory as if it were host memory dies.
 #pragma once
 
-#include "support/global_allocations.hpp"
+#include "support/unfailing_allocations.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -68,10 +68,10 @@ void finish(cudaStream_t stream);
 struct mutex : std::recursive_mutex {
   void lock() {
     std::recursive_mutex::lock();
-    ++spar_test::unfailing_allocations::nested;
+    ++spar_doubles::unfailing_allocations::nested;
   }
   void unlock() {
-    --spar_test::unfailing_allocations::nested;
+    --spar_doubles::unfailing_allocations::nested;
     std::recursive_mutex::unlock();
   }
 };

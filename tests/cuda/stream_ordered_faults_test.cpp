@@ -5,6 +5,7 @@
 #include "in_order.hpp"
 
 #include "feedback_suite.hpp"
+#include "support/global_allocations.hpp"
 #include "support/watchdog.hpp"
 
 #include <spar/collective/basic/barrier.hpp>

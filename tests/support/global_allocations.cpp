@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Replaces the global operator new by one that counts; in a separate file, so that it is not inlined into the tests.
 #include "support/global_allocations.hpp"
+#include "support/unfailing_allocations.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -14,7 +15,7 @@ thread_local std::uint64_t until_failure = 0; // allocations of this thread unti
 
 void* counted(std::size_t size, std::size_t alignment) {
   ++count;
-  if (until_failure > 0 && spar_test::unfailing_allocations::nested == 0 && --until_failure == 0)
+  if (until_failure > 0 && spar_doubles::unfailing_allocations::nested == 0 && --until_failure == 0)
     throw std::bad_alloc();
   void* p = alignment <= alignof(std::max_align_t)
                 ? std::malloc(size)

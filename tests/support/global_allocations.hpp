@@ -24,16 +24,6 @@ class failing_allocation {
   std::uint64_t number_;
 };
 
-/// While an object of this class exists, allocations of this thread do not fail: they are those of a test double.
-class unfailing_allocations {
- public:
-  unfailing_allocations() { ++nested; }
-  unfailing_allocations(const unfailing_allocations&) = delete;
-  ~unfailing_allocations() { --nested; }
-
-  static inline thread_local int nested = 0;
-};
-
 /// Allocations from the transport's memory and from the global operator new.
 struct taken {
   std::uint64_t pooled;

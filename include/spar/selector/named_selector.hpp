@@ -4,6 +4,7 @@
 
 #include <spar/core/error.hpp>
 #include <spar/core/policy/part_text.hpp>
+#include <spar/runtime/tasks/task.hpp>
 #include <spar/selector/amount.hpp>
 #include <spar/selector/bucket_topk.hpp>
 #include <spar/selector/exact_topk.hpp>
@@ -46,9 +47,9 @@ namespace selector {
 
 /// One of the selectors that aim at a number of entries, by its text: `exact_topk`, `threshold_reuse`, `gaussian` or
 /// `bucket_topk`, and its options, as in `threshold_reuse:0.01:period=16` (docs/guide/text.md). It selects what the
-/// selector of that name selects, in host memory, from values that are not rows. The compiler instantiates each
-/// composition only once for all these selectors. The header of each selector names its source, as
-/// that of `threshold_reuse` does (Ok-Topk, section 3.1.3).
+/// selector of that name selects, from values that are not rows. The compiler instantiates each composition only once
+/// for all these selectors. The header of each selector names its source, as that of `threshold_reuse` does (Ok-Topk,
+/// section 3.1.3).
 class named_selector {
  public:
   static constexpr slot fills = slot::selector;
@@ -121,6 +122,21 @@ class named_selector {
         return by.template operator()<Index>(work, x, none, prepare).await_resume();
     };
     return ready(std::visit(call, chosen_));
+  }
+  /// The same on a device, which answers later.
+  template <index_type Index, class Work, kernel::ranked T, class Prepare>
+    requires(!is_row<T> && std::same_as<typename Work::template answer<T>, task<T>>)
+  task<sparse_stream<T, Index>> operator()(Work& work, std::span<T> x, state& now, const Prepare& prepare) const {
+    no_state none; // lives as long as the call
+    const auto call = [&]<class Selector>(const Selector& by) -> task<sparse_stream<T, Index>> {
+      if constexpr (std::same_as<Selector, threshold_reuse>)
+        return by.template operator()<Index>(work, x, now, prepare);
+      else
+        return by.template operator()<Index>(work, x, none, prepare);
+    };
+    auto running = std::visit(call, chosen_);
+    auto mine = co_await std::move(running);
+    co_return mine;
   }
 
   /// \cond
