@@ -86,7 +86,8 @@ template <communicates Net, class Int, element T, reduction<T> Op = sum>
     return sparse_stream<T, Index, cuda>(std::move(result.entries));
   }
 }
-/// The same for spans that could be written, such as `std::span(pointer, count)`.
+/// The same, by `on` in the order of `stream`, for spans `indices` and `values` that could be written, such as
+/// `std::span(pointer, count)`.
 template <communicates Net, class Int, class T, class Op = sum>
   requires(!std::is_const_v<Int> || !std::is_const_v<T>)
 [[nodiscard]] auto coalesce(on_device<Net>& on, std::uint64_t n, std::span<Int> indices, std::span<T> values,

@@ -74,7 +74,8 @@ class Function:
         self.compound, self.member, self.location = compound, member, member.find("location")
         self.place = f"{self.location.get('file')}:{self.location.get('line')}"
         self.public = member.get("prot") == "public"
-        self.throws_nothing = re.search(r"\bnoexcept\b(?!\()", member.findtext("argsstring") or "") is not None
+        self.throws_nothing = (self.name.startswith("~")
+                               or re.search(r"\bnoexcept\b(?!\()", member.findtext("argsstring") or "") is not None)
         self.arguments = member.findtext("argsstring") or ""
         types = member.findall("param/type") + member.findall("templateparamlist/param/type")
         self.types = {word for one in types for word in re.findall(r"\w+", "".join(one.itertext()))}
