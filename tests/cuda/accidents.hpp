@@ -22,10 +22,12 @@ enum class accident {
   none,
   entry, ///< of entries: the first index becomes larger than all dimensions
   value, ///< of dense values: the first value changes its sign
+  code,  ///< of encoded entries: the distance of the lowest index has more bytes than an index
   lost
 };
-/// The damaged byte of a payload that begins with an index or a value: its highest one.
-inline constexpr std::size_t damaged_byte = 3;
+/// The damaged byte of a payload: the highest one of the index or value, or the lowest one of the code, with which it
+/// begins.
+constexpr std::size_t damaged_byte(accident what) { return what == accident::code ? 0 : 3; }
 
 /// How two calls of a rank ended, of which only the first has an accident, and the values after the first if it
 /// succeeded (empty if another process knows them).
@@ -71,7 +73,7 @@ two_ends make_two_calls(Net& net, std::size_t n, const Algorithm& by, const std:
 /// accident.
 inline void judge_accident(accident what, bool checksums, const std::vector<two_ends>& ranks,
                            const std::vector<two_ends>& clean) {
-  const bool damaged = what == accident::entry || what == accident::value;
+  const bool damaged = what == accident::entry || what == accident::value || what == accident::code;
   const bool noticed = what != accident::none && !(what == accident::value && !checksums);
   int timeouts = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {

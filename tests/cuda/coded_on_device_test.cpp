@@ -46,6 +46,10 @@ TEST_F(coded_on_device, rounds_and_keeps_the_errors_like_the_host) {
     compare_entries<float>(ranks, 600, spar::compose(select, rounded, spar::tree_of_topk{}));
     compare_entries<float>(ranks, 600, spar::compose(select, rounded, spar::quantile_owners{}));
     compare_entries<float>(ranks, 600, spar::compose(select, rounded, spar::ring{}));
+    compare_entries<double>(ranks, 600, spar::compose(select, coded<20>{.fast = true}, spar::ssar_split{}));
+    compare_entries<double>(
+        ranks, 300,
+        spar::compose(select, spar::storage::then<spar::storage::coo, spar::storage::qsgd<8>>{}, spar::dsar_split{}));
     compare_entries<float>(ranks, 600,
                            spar::compose(threshold_reuse{.k = 30, .period = 4}, rounded, spar::balanced_owners{}));
     compare_entries<float>(
@@ -111,6 +115,17 @@ TEST_F(coded_on_device, refuses_a_rice_code_before_anything_is_sent) {
     spar::allreduce(gpu, values, spar::compose(coded<>{}, spar::ring{})); // dense values, which have no indices
     return 0;
   });
+}
+
+TEST_F(coded_on_device, end_on_every_rank_if_cuda_fails_on_one) {
+  const threshold_reuse select{.k = 20, .period = 4};
+  EXPECT_GE(fail_each_cuda_call(2, 100, spar::compose(select, exact, spar::ssar_split{}), on_the_device{}), 10U);
+  EXPECT_GE(fail_each_cuda_call(2, 100, spar::compose(select, rounded, spar::balanced_owners{}), on_the_device{}), 10U);
+}
+
+TEST_F(coded_on_device, leaves_no_memory_allocated) {
+  EXPECT_EQ(cuda_double::pinned_bytes(), 0U);
+  EXPECT_EQ(cuda_double::device_allocations(), 0U);
 }
 
 /// Codes that only the host makes, and malformed ones: the host decodes a copy, or says what is wrong.

@@ -5,6 +5,8 @@
 
 #include "support/watchdog.hpp"
 
+#include <spar/storage/coded.hpp>
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -29,7 +31,7 @@ std::vector<two_ends> run_with_accident(const Algorithm& by, accident what, std:
       if (what == accident::lost)
         nccl_double::lose(number);
       else if (what != accident::none)
-        nccl_double::damage(number, damaged_byte);
+        nccl_double::damage(number, damaged_byte(what));
     };
     return make_two_calls(net, 3000, by, happen, [] { return nccl_double::of_this_thread().receives; });
   });
@@ -60,6 +62,15 @@ TEST(device_accidents, of_indices_are_found_with_and_without_checksums) {
   const auto entries = compose(exact_topk{.k = 300}, spar::recursive_doubling{});
   expect_right_end(entries, accident::entry, false);
   expect_right_end(entries, accident::entry, true);
+}
+TEST(device_accidents, of_codes_are_found_with_and_without_checksums) {
+  constexpr spar::storage::coded<> plain{.fast = true};
+  constexpr spar::storage::coded<7> rounded{.fast = true};
+  const auto owners = compose(exact_topk{.k = 300}, rounded, spar::balanced_owners{});
+  expect_right_end(compose(exact_topk{.k = 300}, plain, spar::recursive_doubling{}), accident::code, false);
+  expect_right_end(compose(exact_topk{.k = 300}, rounded, spar::split_allgather{}), accident::code, true);
+  expect_right_end(owners, accident::lost, false);
+  expect_right_end(owners, accident::lost, true);
 }
 TEST(device_accidents, of_values_are_found_with_checksums_only) {
   expect_right_end(spar::ring{}, accident::value, false);

@@ -95,7 +95,7 @@ void expect_right_end_over_nccl(const Algorithm& by, accident what, bool checksu
         if (happens == accident::lost)
           nccl_double::lose(transfer);
         else if (happens != accident::none)
-          nccl_double::damage(transfer, damaged_byte);
+          nccl_double::damage(transfer, damaged_byte(happens));
       };
       ends = make_two_calls(net, 12'000, by, happen, [] { return nccl_double::of_this_thread().receives; });
     }
@@ -114,6 +114,9 @@ TEST(device_accidents_over_nccl_and_mpi, end_as_among_threads) {
   expect_right_end_over_nccl(spar::ring{}, accident::value, true);
   expect_right_end_over_nccl(spar::ring{}, accident::lost, false);
   expect_right_end_over_nccl(entries, accident::lost, true);
+  constexpr spar::storage::coded<> coded{.fast = true};
+  expect_right_end_over_nccl(
+      spar::compose(spar::selector::exact_topk{.k = 3000}, coded, spar::recursive_doubling{}), accident::code, false);
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 
 #include <spar/cuda.hpp>
 #include <spar/on_device.cuh>
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -39,7 +40,9 @@ enum class kind {
   short_doubling,
   qsgd_doubling,
   top_k,
+  coded_top_k,
   ok_top_k,
+  rounded_ok_top_k,
   staged,
   sparse
 };
@@ -89,6 +92,12 @@ auto start_by(kind what, Start start) {
     return start(compose(spar::storage::qsgd<8>{.bucket = 64}, spar::recursive_doubling{.piece = 128}));
   case kind::top_k:
     return start(compose(spar::selector::exact_topk{.density = 0.3}, spar::split_allgather{}));
+  case kind::coded_top_k:
+    return start(compose(spar::selector::exact_topk{.density = 0.3}, spar::storage::coded<>{.fast = true},
+                         spar::recursive_doubling{}));
+  case kind::rounded_ok_top_k:
+    return start(compose(spar::selector::threshold_reuse{.density = 0.2}, spar::storage::coded<7>{.fast = true},
+                         spar::balanced_owners{}));
   case kind::ok_top_k:
     return start(compose(spar::selector::threshold_reuse{.density = 0.2}, spar::balanced_owners{}));
   default:

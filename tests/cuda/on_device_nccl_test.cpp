@@ -2,13 +2,16 @@
 // Allreduces on device memory over NCCL against the same on the host: kernels run by fibres, and transfers of a double
 // of NCCL, in the streams of a double of the CUDA runtime.
 #include "over_nccl.hpp"
+#include "support/collectives.hpp"
 
 #include <spar/cuda.hpp>
 #include <spar/cuda_feedback.cuh>
 #include <spar/on_device.cuh>
+#include <spar/storage/coded.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
 #include <spar/transport/tracing.hpp>
+#include <spar/tree.hpp>
 
 #include <gtest/gtest.h>
 
@@ -83,6 +86,33 @@ TEST_F(on_device_nccl, reduces_entries_with_the_bits_of_the_host) {
   }
   compare(3, 500, compose(select, spar::split_allgather{}), 1);
   compare(3, 500, compose(select, spar::tree_of_topk{}), 1);
+}
+
+/// Ranks that have their values on the host send runs, too.
+TEST_F(on_device_nccl, reduces_codes_of_entries_with_the_bits_of_the_host) {
+  const spar::selector::exact_topk select{.k = 150}, most{.density = 0.9};
+  constexpr spar::storage::coded<> plain{.fast = true};
+  constexpr spar::storage::coded<7> rounded{.fast = true};
+  for (const rank_t ranks : {1, 2, 3}) {
+    compare(ranks, 500, compose(select, plain, spar::recursive_doubling{}), 3);
+    compare(ranks, 500, compose(most, plain, spar::split_allgather{}), 3);
+    compare(ranks, 500, compose(select, rounded, spar::balanced_owners{}), 3);
+    compare(ranks, 500, compose(select, rounded, spar::gather_and_merge{}), 3);
+  }
+}
+
+TEST_F(on_device_nccl, reduces_entries_on_trees_with_the_bits_of_the_host) {
+  const spar::selector::exact_topk select{.k = 150};
+  constexpr spar::storage::coded<7> rounded{.fast = true};
+  for (const rank_t ranks : {1, 2, 5}) {
+    const spar::tree_plans plans(spar_test::two_hosts(ranks));
+    const spar::on_tree over(plans);
+    compare(ranks, 500, compose(select, over, spar::chains{}), 3);
+    compare(ranks, 500, compose(select, over, spar::balanced_owners{}), 3);
+    compare(ranks, 500, compose(select, rounded, over, spar::balanced_owners{}), 3);
+    compare(ranks, 500, compose(select, rounded, over, spar::quantile_owners{}), 3);
+    compare(ranks, 500, spar::tree_dense(plans), 3);
+  }
 }
 
 /// The ring sends 2 (P - 1) messages of n / P values from each rank in a call. NCCL gets those that are large from

@@ -8,6 +8,7 @@
 #include "support/messages.hpp"
 
 #include <spar/on_device.cuh>
+#include <spar/storage/coded.hpp>
 #include <spar/system/partial_allreduce.hpp>
 #include <spar/transport/counting.hpp>
 #include <spar/transport/faulty.hpp>
@@ -29,6 +30,9 @@ namespace spar_test {
 namespace {
 
 using cuda_double::device_array, cuda_double::stream;
+
+constexpr spar::storage::coded<> coded{.fast = true};
+constexpr spar::storage::coded<7> rounded{.fast = true};
 
 /// The options of a rank, with segments of this size over MPI.
 auto with(std::size_t segment_bytes, bool device_memory = true) {
@@ -92,6 +96,25 @@ void run(bool takes_device_memory, bool checksums, bool allowed = true) {
       EXPECT_EQ(library_double::sent > 0, in_place && over_mpi);
     }
     compare(net, 5000, spar::compose(select, spar::balanced_owners{}));
+  }
+  on_host::put = nullptr;
+}
+
+/// Entries travel as bytes of a code, in one piece.
+TEST(on_device_processes, sends_codes_of_entries) {
+  on_host::put = cuda_double::put;
+  for (const bool takes : {true, false}) {
+    library_double::takes_device_memory = takes;
+    communicator net(meeting(), with(6000));
+    const spar::selector::exact_topk select{.k = 3000};
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      cuda_double::reset(seed);
+      library_double::sent = 0;
+      compare(net, 20'000, spar::compose(select, coded, spar::recursive_doubling{}));
+      EXPECT_EQ(library_double::sent > 0, takes && net.size() > 1);
+      compare(net, 20'000, spar::compose(select, coded, spar::balanced_owners{}));
+      compare(net, 20'000, spar::compose(select, rounded, spar::split_allgather{}));
+    }
   }
   on_host::put = nullptr;
 }
@@ -237,19 +260,20 @@ TEST_F(device_failures_over_processes, end_on_all_ranks_if_cuda_fails) {
 
 /// Messages in device memory, which the library damages or loses.
 template <class Algorithm, class Means>
-void expect_right_end_over_processes(const Algorithm& by, accident what, Means means) {
+void expect_right_end_over_processes(const Algorithm& by, accident what, Means means,
+                                     std::size_t segment_bytes = 6000) {
   library_double::takes_device_memory = true;
   const auto run = [&](accident happens, std::uint64_t message) {
     cuda_double::reset(message);
     two_ends ends;
     {
-      communicator net(meeting(), with(6000));
+      communicator net(meeting(), with(segment_bytes));
       net.set_deadline(happens == accident::lost ? 0.3 : 20);
       const auto happen = [&] {
         if (happens == accident::lost)
           library_double::lose(static_cast<int>(message));
         else if (happens != accident::none)
-          library_double::damage(static_cast<int>(message), damaged_byte);
+          library_double::damage(static_cast<int>(message), damaged_byte(happens));
       };
       library_double::received = 0;
       ends = make_two_calls(net, 12'000, by, happen, [] { return library_double::received; });
@@ -267,6 +291,13 @@ TEST(device_accidents_over_processes, of_indices_are_found_on_the_device) {
   expect_right_end_over_processes(entries, accident::entry, [](std::uint64_t message) {
     return message % 2 == 1 ? accident::entry : accident::value;
   });
+}
+/// Each code is one segment.
+TEST(device_accidents_over_processes, of_codes_are_found_on_the_device) {
+  if (number_of_processes() < 2) return;
+  expect_right_end_over_processes(
+      spar::compose(spar::selector::exact_topk{.k = 3000}, coded, spar::recursive_doubling{}), accident::code,
+      [](std::uint64_t) { return accident::code; }, 1 << 20);
 }
 TEST(device_accidents_over_processes, of_values_go_unnoticed_without_checksums) {
   if (number_of_processes() < 2) return;

@@ -6,6 +6,7 @@
 #include "support/processes.hpp"
 
 #include <spar/on_device.cuh>
+#include <spar/storage/coded.hpp>
 
 #include <gtest/gtest.h>
 
@@ -104,12 +105,14 @@ int fail_everywhere(const std::string& text, void (*plan)(std::uint64_t), std::u
   }
   return failures;
 }
-/// Two calls; `no_more_failures()` is called before a last one on the host, which finds a late failure.
+/// Three calls; `no_more_failures()` is called before a last one on the host, which finds a late failure.
 template <class Net, class Done>
 void make_calls(Net& net, spar::device_span<float> x, Done no_more_failures) {
   spar::on_device gpu(net);
   spar::allreduce(gpu, x, spar::compose(spar::storage::as_half{}, spar::ring{}));
-  spar::allreduce(gpu, x, spar::compose(spar::selector::exact_topk{.k = 1500}, spar::recursive_doubling{}));
+  const spar::selector::exact_topk select{.k = 1500};
+  spar::allreduce(gpu, x, spar::compose(select, spar::recursive_doubling{}));
+  spar::allreduce(gpu, x, spar::compose(select, spar::storage::coded<7>{.fast = true}, spar::recursive_doubling{}));
   no_more_failures();
   float all_have_ended = 1;
   spar::allreduce(net, std::span(&all_have_ended, 1), spar::recursive_doubling{});

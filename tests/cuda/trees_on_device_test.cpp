@@ -158,6 +158,7 @@ TEST_F(trees_on_device, round_entries_and_keep_the_errors) {
       if (ranks != 3 && ranks != 8) return;
       compare_on_device<float, std::uint64_t>(ranks, 300,
                                               spar::compose(few, rounded, over, spar::balanced_owners{.tau = 2}));
+      compare_on_device<double>(ranks, 300, spar::compose(few, rounded, over, spar::balanced_owners{}));
       compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::quantile_owners{}));
       compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::cheapest{}));
       compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::tree_of_topk{}));
@@ -273,43 +274,52 @@ TEST_F(trees_on_device, let_ranks_without_a_gpu_take_part) {
   EXPECT_TRUE(run(true) == run(false));
 }
 
-/// Damages the highest bit of the first number in each message that rank 0 receives: rank 0 ends as on the host, and
-/// refuses an index that is out of range.
-TEST_F(trees_on_device, refuse_indices_that_are_out_of_range) {
+/// Damages the bit `bit` of each message that rank 0 receives in turn: rank 0 ends as on the host.
+template <class Parts>
+void damage_each_message(const Parts& parts, std::uint64_t bit) {
   constexpr std::size_t n = 200;
   constexpr spar::rank_t ranks = 4;
-  const spar::tree_plans plans(spar::tree(uneven(ranks - 1, ranks, 2)));
-  for (const double density : {0.1, 0.9}) { // sums that stay sparse, and that turn dense
-    const auto parts = spar::compose(exact_topk{.density = density}, spar::on_tree(plans), spar::chains{});
-    const auto call = [&](std::uint64_t message, bool on_devices) {
-      return on_ranks(ranks, [&](spar::threads& all) {
-        std::vector<spar::fault> plan;
-        if (all.rank() == 0) plan = {{.what = spar::fault::kind::corrupt_payload, .message = message, .bit = 31}};
-        spar::faulty<spar::threads> net(all, plan);
-        auto values = gradient<float>(net.rank(), 0, n);
-        try {
-          if (on_devices) {
-            const device_array<float> x(values);
-            spar::on_device gpu(net);
-            spar::allreduce(gpu, spar::device_span(x.data(), n), parts);
-            values = x.read(nullptr);
-          } else {
-            spar::allreduce(net, std::span(values), parts);
-          }
-        } catch (const spar::corrupt_message& error) {
-          return std::pair(std::vector<std::uint64_t>(), std::string(error.what()));
-        } catch (const spar::peer_failed&) {
+  const auto call = [&](std::uint64_t message, bool on_devices) {
+    return on_ranks(ranks, [&](spar::threads& all) {
+      std::vector<spar::fault> plan;
+      if (all.rank() == 0) plan = {{.what = spar::fault::kind::corrupt_payload, .message = message, .bit = bit}};
+      spar::faulty<spar::threads> net(all, plan);
+      auto values = gradient<float>(net.rank(), 0, n);
+      try {
+        if (on_devices) {
+          const device_array<float> x(values);
+          spar::on_device gpu(net);
+          spar::allreduce(gpu, spar::device_span(x.data(), n), parts);
+          values = x.read(nullptr);
+        } else {
+          spar::allreduce(net, std::span(values), parts);
         }
-        return std::pair(bits(std::span<const float>(values)), std::string());
-      })[0];
-    };
-    std::size_t refused = 0;
-    for (std::uint64_t message = 0; message < 8; ++message) {
-      const auto got = call(message, true);
-      EXPECT_EQ(got, call(message, false)) << "message " << message;
-      refused += got.second.empty() ? 0 : 1;
-    }
-    EXPECT_GE(refused, 2U);
+      } catch (const spar::corrupt_message& error) {
+        return std::pair(std::vector<std::uint64_t>(), std::string(error.what()));
+      } catch (const spar::peer_failed&) {
+      }
+      return std::pair(bits(std::span<const float>(values)), std::string());
+    })[0];
+  };
+  std::size_t refused = 0;
+  for (std::uint64_t message = 0; message < 8; ++message) {
+    const auto got = call(message, true);
+    EXPECT_EQ(got, call(message, false)) << "message " << message;
+    refused += got.second.empty() ? 0 : 1;
+  }
+  EXPECT_GE(refused, 2U);
+}
+
+/// The highest bit of the first index, or of the first byte of a code; of sums that stay sparse, and that turn dense.
+TEST_F(trees_on_device, refuse_damaged_indices) {
+  using spar::storage::coded;
+  const spar::tree_plans plans(spar::tree(uneven(3, 4, 2)));
+  const spar::on_tree over(plans);
+  for (const double density : {0.1, 0.9}) {
+    const exact_topk select{.density = density};
+    damage_each_message(spar::compose(select, over, spar::chains{}), 31);
+    damage_each_message(spar::compose(select, coded<>{.fast = true}, over, spar::chains{}), 7);
+    damage_each_message(spar::compose(select, coded<7>{.fast = true}, over, spar::chains{}), 7);
   }
 }
 
