@@ -115,8 +115,8 @@ TEST(device_accidents_over_nccl_and_mpi, end_as_among_threads) {
   expect_right_end_over_nccl(spar::ring{}, accident::lost, false);
   expect_right_end_over_nccl(entries, accident::lost, true);
   constexpr spar::storage::coded<> coded{.fast = true};
-  expect_right_end_over_nccl(
-      spar::compose(spar::selector::exact_topk{.k = 3000}, coded, spar::recursive_doubling{}), accident::code, false);
+  expect_right_end_over_nccl(spar::compose(spar::selector::exact_topk{.k = 3000}, coded, spar::recursive_doubling{}),
+                             accident::code, false);
 }
 
 } // namespace
