@@ -179,7 +179,8 @@ vectors<T> adversarial(spar::rank_t ranks, std::size_t n, double most, bool spec
       one[i] = static_cast<T>(value);
       if (random() % 16 == 0) one[i] = -T{0};
       if (special && random() % 8 == 0) {
-        const T infinity = std::numeric_limits<T>::infinity(), some[] = {infinity, -infinity, -std::nan("")};
+        const T infinity = std::numeric_limits<T>::infinity(),
+                some[] = {infinity, -infinity, -std::numeric_limits<T>::quiet_NaN()};
         one[i] = some[random() % 3];
       }
     }

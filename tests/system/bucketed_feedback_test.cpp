@@ -161,10 +161,12 @@ TEST(bucketed_feedback, nothing_is_lost_in_200_steps_with_buckets_rebuilt) {
     for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13}) {
       if (!runs_case(5, position_of(where), static_cast<std::uint64_t>(ranks), number++)) continue;
       expect_nothing_lost<float>(ok_topk{.select = {.density = 0.05, .period = 3}}, ranks, where, 200, 0);
-      expect_nothing_lost<std::int64_t>(spar::topka_allreduce{.select = {.density = 0.05}}, ranks, where, 200, 0);
-      expect_nothing_lost<double>(coded{.select = {.density = 0.05}}, ranks, where, 50, 1e-12);
       expect_nothing_lost<float>(spar::quantised_sparcml_allreduce<4>{.select = {.density = 0.05}}, ranks, where, 50,
                                  2e-3);
+#if SPAR_ALL_CASES
+      expect_nothing_lost<std::int64_t>(spar::topka_allreduce{.select = {.density = 0.05}}, ranks, where, 200, 0);
+      expect_nothing_lost<double>(coded{.select = {.density = 0.05}}, ranks, where, 50, 1e-12);
+#endif
     }
   }
 }
@@ -175,8 +177,10 @@ TEST(bucketed_feedback, nothing_is_lost_by_progress_threads_and_by_averages) {
   for (const spar::rank_t ranks : {1, 2, 3, 4, 5, 8}) {
     expect_nothing_lost_by_progress_threads<float, spar::sum>(reusing, ranks, 0);
     expect_nothing_lost_by_progress_threads<std::int64_t, spar::sum>(exact, ranks, 0);
-    expect_nothing_lost_by_progress_threads<double, spar::average>(reusing, ranks, 1e-11);
     expect_nothing_lost_by_progress_threads<double, spar::average>(exact, ranks, 1e-11);
+#if SPAR_ALL_CASES
+    expect_nothing_lost_by_progress_threads<double, spar::average>(reusing, ranks, 1e-11);
+#endif
   }
 }
 
