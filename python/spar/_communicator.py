@@ -81,13 +81,13 @@ class Communicator(_spar.Communicator):
     def threads(cls, n: int) -> list[Self]:
         """The communicators of `n` threads of this process: the r-th is for the thread that is rank r. Raises
         InvalidArgumentError if `n` is less than 1."""
-        return [cls(handle) for handle in _spar.handles_of_threads(n)]
+        return [cls(handle, True) for handle in _spar.handles_of_threads(n)]
 
     def shrink(self) -> Self:
         """A communicator of the ranks that go on after one has failed, in their old order; closes this one. A
         collective call of these ranks, which waits for each rank until it has left, its process has ended, or it has
         been silent for the deadline. Raises PeerFailedError if the others go on without this rank."""
-        rest = type(self)(self._shrink())
+        rest = type(self)(self._shrink(), self._in_threads)
         self.close()
         return rest
 
@@ -157,7 +157,7 @@ class Communicator(_spar.Communicator):
     def split(self, colour: int, key: int = 0) -> Self:
         """Divides the communicator: ranks with the same `colour`, at least 0, form a new one, in the order of their
         `key` and then of their old rank. A collective call. The deadline is that of this communicator."""
-        part = type(self)(self._split(colour, key))
+        part = type(self)(self._split(colour, key), self._in_threads)
         part.deadline = self.deadline
         return part
 

@@ -133,7 +133,7 @@ std::uintptr_t stream_of(nb::handle from) {
 
 } // namespace
 
-array::array(nb::handle from, const char* name, access use) : from_(from), name_(name) {
+array::array(nb::handle from, const char* name, access use, place where) : from_(from), name_(name) {
   const nb::object numpy = numpy_of(from);
   const nb::handle source = numpy.is_valid() ? nb::handle(numpy) : from;
   if (PyObject_CheckBuffer(source.ptr())) {
@@ -154,10 +154,12 @@ array::array(nb::handle from, const char* name, access use) : from_(from), name_
     const nb::object interface = nb::getattr(from, "__cuda_array_interface__", nb::none());
     if (nb::isinstance<nb::dict>(interface)) {
       from_cuda_interface(nb::cast<nb::dict>(interface), use);
+      if (where == place::host) to_host();
       return;
     }
   }
   from_tensor(use);
+  if (where == place::host) to_host();
 }
 
 array::~array() {
@@ -206,23 +208,36 @@ void array::from_tensor(access use) {
   type_ = element_of(tensor_.dtype());
   const bool on_cuda =
       tensor_.device_type() == nb::device::cuda::value || tensor_.device_type() == nb::device::cuda_managed::value;
-  if (on_cuda && tensor_.nbytes() > 0) {
-    on_device_ = device_copy::of(const_cast<void*>(tensor_.data()), tensor_.nbytes(), stream_of(from_));
-    if (on_device_) {
-      data_ = on_device_->data();
-      return;
-    }
-  }
-  if (tensor_.device_type() != nb::device::cpu::value && tensor_.device_type() != nb::device::cuda_host::value) {
-    if (!nb::hasattr(from_, "cpu") || !nb::hasattr(from_, "copy_"))
-      refuse(PyExc_ValueError, std::string(name_) + " is on the device " +
-                                   text_of(nb::getattr(from_, "device", nb::int_(tensor_.device_type()))) +
-                                   "; expected a torch tensor, or an array in the memory of the CPU" +
-                                   (on_cuda ? std::string(", because ") + device_copy::why_none() : std::string()));
-    copied_ = from_.attr("cpu")();
-    tensor_ = nb::cast<nb::ndarray<nb::ro>>(copied_);
-  }
+  if (on_cuda && tensor_.nbytes() > 0)
+    there_ = {const_cast<void*>(tensor_.data()), tensor_.nbytes(), stream_of(from_)};
+  else if (tensor_.device_type() != nb::device::cpu::value && tensor_.device_type() != nb::device::cuda_host::value)
+    copy_by_framework(on_cuda ? std::string(", because ") + device_copy::why_none() : "");
+  else
+    data_ = const_cast<void*>(tensor_.data());
+}
+
+void array::copy_by_framework(const std::string& why) {
+  if (!nb::hasattr(from_, "cpu") || !nb::hasattr(from_, "copy_"))
+    refuse(PyExc_ValueError, std::string(name_) + " is on the device " +
+                                 text_of(nb::getattr(from_, "device", nb::int_(tensor_.device_type()))) +
+                                 "; expected a torch tensor, or an array in the memory of the CPU" + why);
+  copied_ = from_.attr("cpu")();
+  tensor_ = nb::cast<nb::ndarray<nb::ro>>(copied_);
   data_ = const_cast<void*>(tensor_.data());
+}
+
+void array::to_host() {
+  if (!there_) return;
+  on_device_ = device_copy::of(*there_);
+  there_.reset();
+  if (on_device_)
+    data_ = on_device_->data();
+  else if (tensor_.is_valid())
+    copy_by_framework(std::string(", because ") + device_copy::why_none());
+  else
+    refuse(PyExc_ValueError, std::string(name_) +
+                                 " is on a CUDA device; expected an array in the memory of the CPU, because " +
+                                 device_copy::why_none());
 }
 
 void array::from_cuda_interface(const nb::dict& interface, access use) {
@@ -246,14 +261,7 @@ void array::from_cuda_interface(const nb::dict& interface, access use) {
     check_contiguous(static_cast<int>(shape.size()), shape.data(), strides.data());
   }
   if (size_ == 0) return;
-  on_device_ =
-      device_copy::of(reinterpret_cast<void*>(data.first), static_cast<std::size_t>(size_ * bytes), stream_of(from_));
-  if (!on_device_)
-    refuse(PyExc_ValueError, std::string(name_) +
-                                 " is on a CUDA device; expected an array in the memory of the CPU, "
-                                 "because " +
-                                 device_copy::why_none());
-  data_ = on_device_->data();
+  there_ = {reinterpret_cast<void*>(data.first), static_cast<std::size_t>(size_ * bytes), stream_of(from_)};
 }
 
 void array::copy_back() const {
@@ -298,6 +306,8 @@ void call_values::finish(const array& out) const {
   for (const float value : wide_) *to++ = to_bfloat16(value);
   out.copy_back();
 }
+
+int code_on_device(element type) noexcept { return type == element::bfloat16 ? 0 : code_of(type); }
 
 element element_of(int type) noexcept {
   switch (type) {

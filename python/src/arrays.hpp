@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace spar_python {
@@ -23,17 +25,24 @@ enum class element : std::uint8_t { float32, float64, float16, bfloat16, int32, 
 /// How a call uses an array.
 enum class access : std::uint8_t { read, write };
 
+/// Where a call takes an array: in host memory, to which an array of a device is copied, or wherever it is.
+enum class place : std::uint8_t { host, anywhere };
+
 /// A contiguous array, for as long as the object lives. Construction and destruction need the GIL.
 class array {
  public:
   /// Throws TypeError or ValueError with the `name` of the argument unless `from` is a contiguous array, which for
-  /// `access::write` is writable, in this process's memory or on a device, from which it is copied. Raises
-  /// TransportError if CUDA fails.
-  array(nb::handle from, const char* name, access use);
+  /// `access::write` is writable, in this process's memory or on a device. Raises TransportError if CUDA fails.
+  array(nb::handle from, const char* name, access use, place where = place::host);
   array(const array&) = delete;
   ~array();
 
+  /// The elements in host memory.
   [[nodiscard]] void* data() const noexcept { return data_; }
+  /// The elements on a CUDA device; null if `data()` has them.
+  [[nodiscard]] const device_values* on_device() const noexcept { return there_ ? &*there_ : nullptr; }
+  /// Copies elements from a device to the memory of `data()`, with the errors of the constructor. Needs the GIL.
+  void to_host();
   /// The number of elements.
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] element type() const noexcept { return type_; }
@@ -45,6 +54,7 @@ class array {
 
  private:
   void from_buffer();
+  void copy_by_framework(const std::string& why);
   void from_tensor(access use);
   void from_cuda_interface(const nb::dict& interface, access use);
   void check_contiguous(int dimensions, const std::int64_t* shape, const std::int64_t* strides) const;
@@ -56,7 +66,8 @@ class array {
   element type_ = element::other;
   Py_buffer buffer_{}; // if the object has the buffer protocol
   nb::ndarray<nb::ro> tensor_;
-  std::unique_ptr<device_copy> on_device_; // the elements of an array on a CUDA device
+  std::optional<device_values> there_;     // the elements of an array on a CUDA device, until `to_host`
+  std::unique_ptr<device_copy> on_device_; // their copy
   nb::object copied_;                      // the tensor of the CPU with the elements of one on another device
 };
 
@@ -97,6 +108,9 @@ class value_type {
   element type_;
   int code_;
 };
+
+/// The type, one of `enum spar_type`, as which kernels reduce elements on a device; 0 if they do not.
+int code_on_device(element type) noexcept;
 
 /// The elements of values of `type`, one of `enum spar_type`, and their size in bytes.
 element element_of(int type) noexcept;

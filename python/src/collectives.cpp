@@ -115,7 +115,16 @@ nb::object allreduce(communicator& self, nb::object values, nb::handle op, nb::h
   const algorithm_text text(algorithm);
   const spar_op by = operation_of(op);
   if (out.is_none() || out.is(values)) {
-    const array to(values, "values", access::write);
+    array to(values, "values", access::write, place::anywhere);
+    const int type = code_on_device(to.type());
+    if (to.on_device() != nullptr && self.has_kernels() && device_calls::can(type, by, text.c_str())) {
+      const device_scope here(*to.on_device());
+      self.call([&](spar_comm comm, spar_request* request) {
+        return device_calls::start_allreduce(comm, *to.on_device(), to.size(), type, by, text.c_str(), request);
+      });
+      return values;
+    }
+    to.to_host();
     call_values x(to);
     self.call([&](spar_comm comm, spar_request* request) {
       return spar_start_allreduce(comm, x.data(), x.data(), x.size(), x.type(), by, text.c_str(), request);
@@ -264,7 +273,8 @@ void bind_communicator(nb::module_& module) {
   nb::class_<communicator> type(module, "Communicator",
                                 "One rank of a communicator. spar.Communicator has the makers.");
   bind_sparse(module, type);
-  type.def(nb::init<std::uintptr_t>(), "handle"_a)
+  type.def(nb::init<std::uintptr_t, bool>(), "handle"_a, "in_threads"_a = false)
+      .def_prop_ro("_in_threads", &communicator::in_threads)
       .def_prop_ro("rank", &communicator::rank, "This rank, from 0 to size - 1.")
       .def_prop_ro("size", &communicator::size, "The number of ranks.")
       .def_prop_rw("deadline", &communicator::deadline, &communicator::set_deadline,

@@ -29,8 +29,8 @@ bool signal_raised() {
 
 } // namespace
 
-communicator::communicator(std::uintptr_t handle) noexcept
-    : comm_(reinterpret_cast<spar_comm>(handle)), forks_(forks_so_far()) {}
+communicator::communicator(std::uintptr_t handle, bool in_threads) noexcept
+    : comm_(reinterpret_cast<spar_comm>(handle)), forks_(forks_so_far()), in_threads_(in_threads) {}
 
 communicator::~communicator() {
   if (comm_ == nullptr || !in_its_process()) return;

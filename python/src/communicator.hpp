@@ -23,7 +23,8 @@ namespace nb = nanobind;
 /// on one worker thread in the order of the program; a blocking call waits for them first.
 class communicator {
  public:
-  explicit communicator(std::uintptr_t handle) noexcept;
+  /// `in_threads` says that the ranks are threads of this process.
+  communicator(std::uintptr_t handle, bool in_threads) noexcept;
   communicator(const communicator&) = delete;
   ~communicator();
 
@@ -31,6 +32,11 @@ class communicator {
   [[nodiscard]] spar_comm handle() const;
   /// Whether no fork lies between the communicator and this process: a child frees nothing.
   [[nodiscard]] bool in_its_process() const noexcept;
+  [[nodiscard]] bool in_threads() const noexcept { return in_threads_; }
+  /// Whether kernels may reduce values in device memory. Among threads, all ranks would have to have values there, and
+  /// a progress thread has a current device of its own.
+  [[nodiscard]] bool has_kernels() const noexcept { return !in_threads_ && !has_progress_thread_; }
+  void set_progress_thread() noexcept { has_progress_thread_ = true; }
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
   [[nodiscard]] double deadline() const noexcept { return deadline_; }
@@ -99,6 +105,8 @@ class communicator {
 
   spar_comm comm_;
   unsigned forks_; // of this process before the communicator was made
+  bool in_threads_;
+  bool has_progress_thread_ = false; // from the first partial reducer on
   double deadline_ = 600;
   std::mutex running_; // held during a call
   std::mutex state_;   // of the following members

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The functions of the CUDA runtime that the package calls, each of which calls that of libcudart: the package neither
-// links CUDA nor needs it. torch and CuPy have loaded a libcudart before an array of a device exists; dlopen then finds
-// that one by its name, if it has the major version of the headers, on which the layout of structures depends.
+// The functions of the CUDA runtime that a package without kernels calls, each of which calls that of libcudart: the
+// package neither links CUDA nor needs it. torch and CuPy have loaded a libcudart before an array of a device exists;
+// dlopen then finds that one by its name, if it has the major version of the headers, on which the layout of structures
+// depends. A package with kernels links a CUDA runtime of its own, which needs only the driver.
 #include "cuda_runtime.hpp"
 
 #include <cuda_runtime_api.h>
@@ -14,6 +15,7 @@ namespace spar_python {
 
 namespace {
 
+#ifndef SPAR_PYTHON_KERNELS
 void* handle() {
   static void* const library =
       dlopen(("libcudart.so." + std::to_string(CUDART_VERSION / 1000)).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -26,12 +28,15 @@ Result forward(Result (*)(Parameters...), const char* name, Parameters... argume
   using function = Result (*)(Parameters...);
   return reinterpret_cast<function>(dlsym(handle(), name))(arguments...);
 }
+#endif
 
 } // namespace
 
 const char* why_no_cuda_runtime() {
   static const std::string why = [] {
+#ifndef SPAR_PYTHON_KERNELS
     if (handle() == nullptr) return std::string(dlerror());
+#endif
     int devices = 0;
     const cudaError_t code = cudaGetDeviceCount(&devices);
     if (code != cudaSuccess) return "cudaGetDeviceCount failed: " + std::string(cudaGetErrorString(code));
@@ -42,6 +47,7 @@ const char* why_no_cuda_runtime() {
 
 } // namespace spar_python
 
+#ifndef SPAR_PYTHON_KERNELS
 using spar_python::forward;
 
 extern "C" {
@@ -76,3 +82,4 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return forward(&cudaEventSynchronize, "cudaEventSynchronize", event);
 }
 }
+#endif

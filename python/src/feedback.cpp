@@ -23,6 +23,7 @@ class error_feedback {
   error_feedback(communicator& comm, nb::handle algorithm, const char* dtype, int index_bits)
       : comm_(comm), type_(dtype), index_bits_(index_bits) {
     const algorithm_text text(algorithm);
+    if (text.c_str() != nullptr) algorithm_ = text.c_str();
     comm.run(
         [&](spar_comm on) { return spar_feedback_create(on, type_.code(), index_bits, text.c_str(), &feedback_); });
   }
@@ -33,8 +34,17 @@ class error_feedback {
 
   nb::object reduce(nb::object values, nb::handle op) {
     const spar_op by = operation_of(op);
-    const array to(values, "values", access::write);
+    array to(values, "values", access::write, place::anywhere);
     check_values(to);
+    if (to.on_device() != nullptr && comm_.has_kernels() && index_bits_ == 32 &&
+        device_calls::can(code_on_device(to.type()), by, algorithm_.c_str())) {
+      const device_scope here(*to.on_device());
+      comm_.call([&](spar_comm comm, spar_request* request) {
+        return device_calls::start_feedback_reduce(feedback_, comm, *to.on_device(), to.size(), by, request);
+      });
+      return values;
+    }
+    to.to_host();
     call_values x(to);
     comm_.call([&](spar_comm comm, spar_request* request) {
       return spar_start_feedback_reduce(feedback_, comm, x.data(), x.size(), by, request);
@@ -98,6 +108,7 @@ class error_feedback {
   communicator& comm_;
   value_type type_;
   int index_bits_;
+  std::string algorithm_;
   spar_feedback feedback_ = nullptr;
 };
 

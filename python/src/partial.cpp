@@ -24,6 +24,7 @@ class partial {
       : comm_(comm), type_(dtype) {
     const algorithm_text text(algorithm);
     const spar_op by = operation_of(op);
+    comm.set_progress_thread();
     comm.run([&](spar_comm on) {
       const int status = spar_comm_set_progress_thread(on, 1); // a rank takes part in the rounds of others at any time
       if (status != SPAR_SUCCESS) return status;
