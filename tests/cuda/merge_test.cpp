@@ -20,6 +20,7 @@
 #include <deque>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -169,16 +170,29 @@ void compare_many(const vector<coo<T, Index>>& streams, std::uint64_t begin, std
   expected.indices.resize(count), expected.values.resize(count);
 
   const std::size_t room = std::min<std::size_t>(total, end - begin);
-  unaligned_coo<T, Index> got(room);
-  unaligned<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), end - begin), 0xdeadbeef), counted(2);
-  spar::kernel::start_merge_many<T, Index>(parts.data(), parts.size(), begin, end, got.indices.data(),
-                                           got.values.data(), op, counted.data(), counted.data() + 1, words.data(),
-                                           nullptr);
-  kernel_test::finish();
-  EXPECT_EQ(counted.copy()[1], 0U);
-  const std::uint64_t merged = counted.copy()[0];
-  ASSERT_LE(merged, room);
-  EXPECT_TRUE(got.copy(merged) == expected);
+  const auto expect_merged = [&](std::uint64_t most, auto start) {
+    unaligned_coo<T, Index> got(room);
+    unaligned<std::uint64_t> words(spar::kernel::merge_many_words<T>(parts.size(), most), 0xdeadbeef), counted(2);
+    start(got.indices.data(), got.values.data(), counted.data(), words.data());
+    kernel_test::finish();
+    EXPECT_EQ(counted.copy()[1], 0U);
+    const std::uint64_t merged = counted.copy()[0];
+    ASSERT_LE(merged, room);
+    EXPECT_TRUE(got.copy(merged) == expected);
+  };
+  expect_merged(end - begin, [&](Index* i, T* v, std::uint64_t* counted, std::uint64_t* words) {
+    spar::kernel::start_merge_many<T, Index>(parts.data(), parts.size(), begin, end, i, v, op, counted, counted + 1,
+                                             words, nullptr);
+  });
+  if constexpr (std::is_same_v<T, float>) { // a range that only the device knows, and that may be longer
+    const vector<std::uint64_t> range{begin, end};
+    for (const std::uint64_t most : {end - begin, end - begin + 20'000}) {
+      expect_merged(most, [&](Index* i, T* v, std::uint64_t* counted, std::uint64_t* words) {
+        spar::kernel::start_merge_many_in<T, Index>(range.data(), most, parts.data(), parts.size(), i, v, op, counted,
+                                                    counted + 1, words, nullptr);
+      });
+    }
+  }
 }
 
 template <class T, class Index>
@@ -199,6 +213,8 @@ TEST(device_merge_many, has_the_bits_of_the_host) {
       compare_many(random_streams<float, std::uint32_t>(count, entries, 100, 100 + range, count), 100, 100 + range);
     }
   }
+  // More bounds of windows than a block finds.
+  compare_many(random_streams<float, std::uint32_t>(130, 100, 0, 8193, 7), 0, 8193);
 }
 
 TEST(device_merge_many, of_every_density_type_and_operation) {
