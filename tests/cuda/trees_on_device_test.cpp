@@ -154,8 +154,8 @@ TEST_F(trees_on_device, round_entries_and_keep_the_errors) {
       const exact_topk few{.k = 30};
       compare_on_device<float>(
           ranks, 400, spar::compose(threshold_reuse{.k = 30}, rounded, over, spar::balanced_owners{}), spar::average{});
+      if (ranks != 3 && (ranks != 8 || spar_test::is_shortened)) return;
       compare_on_device<float>(ranks, 400, spar::compose(few, rounded, over, spar::chains{}));
-      if (ranks != 3 && ranks != 8) return;
       compare_on_device<float, std::uint64_t>(ranks, 300,
                                               spar::compose(few, rounded, over, spar::balanced_owners{.tau = 2}));
       compare_on_device<double>(ranks, 300, spar::compose(few, rounded, over, spar::balanced_owners{}));
