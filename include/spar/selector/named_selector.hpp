@@ -123,7 +123,7 @@ class named_selector {
     };
     return ready(std::visit(call, chosen_));
   }
-  /// The same on a device, which answers later.
+  /// The same for values `x` on a device, which answers later, with the state `now`.
   template <index_type Index, class Work, kernel::ranked T, class Prepare>
     requires(!is_row<T> && std::same_as<typename Work::template answer<T>, task<T>>)
   task<sparse_stream<T, Index>> operator()(Work& work, std::span<T> x, state& now, const Prepare& prepare) const {
