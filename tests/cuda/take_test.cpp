@@ -4,6 +4,7 @@
 #include "support/extent.hpp"
 
 #include <spar/core/element.hpp>
+#include <spar/core/error.hpp>
 #include <spar/core/memory/pool.hpp>
 #include <spar/cuda/kernel/buckets.cuh>
 #include <spar/cuda/kernel/largest.cuh>
@@ -355,7 +356,7 @@ void compare_buckets(const vector<T>& x, std::uint64_t bucket, std::uint64_t k) 
   indices.resize(count), values.resize(count);
   unaligned<T> in(x), out_v(count);
   unaligned<std::uint32_t> out_i(count);
-  unaligned<std::uint64_t> words(spar::kernel::bucket_words(x.size(), bucket)), counted(1);
+  unaligned<std::uint64_t> words(spar::kernel::bucket_words(x.size(), bucket), 0xdeadbeef), counted(1);
   spar::kernel::start_take_from_buckets(in.data(), x.size(), bucket, k, out_i.data(), out_v.data(), counted.data(),
                                         words.data(), nullptr);
   kernel_test::finish();
@@ -379,6 +380,17 @@ TEST(buckets, of_every_type_have_the_bits_of_the_host) {
   compare_buckets(random_values<double>(700, 1), 100, 10);
   compare_buckets(random_values<std::int32_t>(700, 2), 100, 10);
   compare_buckets(random_values<std::int64_t>(700, 3), 100, 10);
+}
+
+TEST(buckets, have_less_than_2_to_32_values) {
+  constexpr std::uint64_t most = 0xffffffff;
+  compare_buckets(random_values<float>(31, 5), most, 7);
+  float x = 1, value = 0;
+  std::uint32_t index = 0;
+  std::uint64_t count = 0;
+  vector<std::uint64_t> words(spar::kernel::bucket_words(1, most + 1));
+  EXPECT_THROW(spar::kernel::start_take_from_buckets(&x, 1, most + 1, 1, &index, &value, &count, words.data(), nullptr),
+               spar::invalid_argument);
 }
 
 TEST(buckets, take_the_first_of_equal_values_and_no_zeros) {
