@@ -61,8 +61,7 @@ void expect_same(const Algorithm& algorithm, const auto& make) {
       std::vector<spar::selected_sum<T, Index>> sums(static_cast<std::size_t>(ranks));
       std::vector<std::vector<T>> in_place(static_cast<std::size_t>(ranks));
       std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks));
-      group.run([&](spar::threads& rank) {
-        spar::any_transport net(rank);
+      group.run([&](spar::threads& net) {
         const auto r = static_cast<std::size_t>(net.rank());
         sums[r] = reducers[r].reduce(net, values_of<T>(net.rank(), step));
         bytes[r] = net.last_call().bytes_sent;
