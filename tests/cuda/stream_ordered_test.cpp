@@ -177,6 +177,8 @@ TEST_F(stream_ordered, gives_the_sum_as_entries) {
     EXPECT_EQ(sum.room, 10);
     EXPECT_EQ(reduce.padding().selected, 2);
     EXPECT_EQ(reduce.padding().room, 5);
+    EXPECT_EQ(reduce.padding().stayed, 0);
+    EXPECT_EQ(reduce.padding().dropped, 0);
   }));
 }
 
