@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Compiles sources with nvcc. CMake's language CUDA is not used: to enable it fails on machines without a CUDA compiler,
-# and it would replace the compile options of spar's own programs.
+# Compiles the sources of tests, benchmarks and examples with nvcc. CMake's language CUDA is only for libspar-cuda, with
+# the option SPAR_CUDA: to enable it fails on machines without a CUDA compiler, and it would replace the compile options
+# of spar's own programs.
 
 find_program(SPAR_NVCC nvcc HINTS /usr/local/cuda/bin "$ENV{CUDA_HOME}/bin")
 find_program(SPAR_NVCC_HOST NAMES g++-12 g++)

@@ -65,8 +65,8 @@ template <class Algorithm>
 void check_codec_on_device(const Algorithm& algorithm) {
   if (has_codec_on_device(algorithm)) return;
   raise<invalid_argument>({"storage::coded without .fast = true encodes entries in device memory: there are no kernels "
-                           "for its Rice code, whose numbers differ in length; set .fast = true, which gives the "
-                           "numbers of a block equal widths"});
+                           "for its Rice code, whose numbers differ in length; set .fast = true ('coded:fast' in a "
+                           "text), which gives the numbers of a block equal widths"});
 }
 
 /// The order of one call among the work in the user's stream.

@@ -31,7 +31,7 @@ enum spar_status {
   SPAR_ERR_PEER_FAILED = 4,      ///< another rank has failed, has left, or has cancelled a call
   SPAR_ERR_TIMEOUT = 5,          ///< an awaited message did not arrive within the deadline
   SPAR_ERR_DEADLOCK = 6,         ///< the rank would wait although it has no call in flight
-  SPAR_ERR_TRANSPORT = 7,        ///< the layer below spar failed: a function of MPI or UCX
+  SPAR_ERR_TRANSPORT = 7,        ///< the layer below spar failed: a function of MPI, UCX or CUDA
   SPAR_ERR_ASSERTION = 8,        ///< an invariant of spar does not hold: an error in spar
   SPAR_ERR_NO_MEMORY = 9,        ///< memory could not be allocated
   SPAR_ERR_OTHER = 10            ///< another error, which the text explains

@@ -2,11 +2,12 @@
 // The C interface of spar for values in the memory of CUDA devices, which kernels reduce there. Experimental. Link
 // libspar-cuda as well as libspar.
 //
-// - The values are in memory of the device that is current when the call starts, which stays the current one until the
-//   call has ended. `stream` is a cudaStream_t of this device, or NULL for the default stream. A call reads the values
-//   after all work that was in `stream` when the call started; work that is put into `stream` after the call has ended
-//   sees the result.
-// - Over threads, all ranks of a call have their values in device memory. Over MPI and UCX, ranks with values in host
+// - The values are in memory of the device that is current when the call starts. They are not managed memory, which UCX
+//   may take for memory of a device. `stream` is a cudaStream_t of this device, or NULL for the default stream. A call
+//   reads the values after all work that was in `stream` when the call started; work that is put into `stream` after
+//   the call has ended sees the result.
+// - Over threads, all ranks of a call have their values in device memory. If a rank makes its first call on another
+//   device, the others do so in the same call. Over MPI and UCX, ranks with values in host
 //   memory may take part in the same call, by the function of <spar/spar.h>: the results have the same bits, except
 //   those of NaN.
 // - Errors beside those of the functions of <spar/spar.h>: SPAR_ERR_INVALID_ARGUMENT, before anything is sent, if there

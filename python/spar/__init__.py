@@ -37,7 +37,7 @@ from ._errors import (
 )
 from ._objects import ErrorFeedback, Partial, Presence
 from ._pending import Pending
-from ._spar import block, has_ucx
+from ._spar import block, has_kernels, has_ucx
 from ._spar import version as __version__
 from ._sparse import Sparse, coalesce
 
@@ -62,6 +62,7 @@ __all__ = [
     "__version__",
     "block",
     "coalesce",
+    "has_kernels",
     "has_ucx",
     "run_threads",
 ]

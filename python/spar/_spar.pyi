@@ -20,6 +20,8 @@ def handle_from_store(put: object, wait: object, rank: int, size: int) -> int: .
 
 has_ucx: bool
 
+has_kernels: bool
+
 class Communicator:
     """One rank of a communicator. spar.Communicator has the makers."""
 

@@ -117,7 +117,7 @@ nb::object allreduce(communicator& self, nb::object values, nb::handle op, nb::h
   if (out.is_none() || out.is(values)) {
     array to(values, "values", access::write, place::anywhere);
     const int type = code_on_device(to.type());
-    if (to.on_device() != nullptr && self.has_kernels() && device_calls::can(type, by, text.c_str())) {
+    if (to.on_device() != nullptr && self.has_kernels() && device_calls::can(*to.on_device(), type, by, text.c_str())) {
       const device_scope here(*to.on_device());
       self.call([&](spar_comm comm, spar_request* request) {
         return device_calls::start_allreduce(comm, *to.on_device(), to.size(), type, by, text.c_str(), request);
@@ -269,6 +269,11 @@ void bind_communicator(nb::module_& module) {
   module.attr("has_ucx") = true;
 #else
   module.attr("has_ucx") = false;
+#endif
+#ifdef SPAR_PYTHON_KERNELS
+  module.attr("has_kernels") = true;
+#else
+  module.attr("has_kernels") = false;
 #endif
   nb::class_<communicator> type(module, "Communicator",
                                 "One rank of a communicator. spar.Communicator has the makers.");

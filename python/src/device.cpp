@@ -33,10 +33,10 @@ auto or_raise(F f) {
   }
 }
 
-int device_of(const void* data) {
+cudaPointerAttributes place_of(const void* data) {
   cudaPointerAttributes where{};
   check_cuda(cudaPointerGetAttributes(&where, data), "cudaPointerGetAttributes");
-  return where.device;
+  return where;
 }
 
 /// The buffers of a device, whose events order its streams. Never freed: at the end of the process, CUDA may be gone.
@@ -50,7 +50,7 @@ pinned_memory& buffers_of(int device) {
 device_scope::device_scope(const device_values& of) {
   or_raise([&] {
     check_cuda(cudaGetDevice(&before_), "cudaGetDevice");
-    check_cuda(cudaSetDevice(device_of(of.data)), "cudaSetDevice");
+    check_cuda(cudaSetDevice(place_of(of.data).device), "cudaSetDevice");
   });
 }
 device_scope::~device_scope() { cudaSetDevice(before_); }
@@ -58,7 +58,7 @@ device_scope::~device_scope() { cudaSetDevice(before_); }
 struct device_copy::content {
   explicit content(const device_values& of) : values(of), stream(reinterpret_cast<cudaStream_t>(of.stream)) {
     const device_scope current(values);
-    host = buffers_of(device_of(values.data)).take(values.bytes);
+    host = buffers_of(place_of(values.data).device).take(values.bytes);
     check_cuda(cudaMemcpyAsync(host.data(), values.data, values.bytes, cudaMemcpyDeviceToHost, stream),
                "cudaMemcpyAsync to the host");
     host.used_by(stream);
@@ -93,8 +93,9 @@ void device_copy::copy_back() {
 }
 
 #ifdef SPAR_PYTHON_KERNELS
-bool device_calls::can(int type, spar_op op, const char* algorithm) {
-  return why_no_cuda_runtime() == nullptr && spar_device_check(type, op, algorithm) == SPAR_SUCCESS;
+bool device_calls::can(const device_values& x, int type, spar_op op, const char* algorithm) {
+  return why_no_cuda_runtime() == nullptr && spar_device_check(type, op, algorithm) == SPAR_SUCCESS &&
+         or_raise([&] { return place_of(x.data).type; }) == cudaMemoryTypeDevice;
 }
 int device_calls::start_allreduce(spar_comm comm, const device_values& x, std::int64_t n, int type, spar_op op,
                                   const char* algorithm, spar_request* request) {
@@ -130,7 +131,7 @@ void device_copy::copy_back() {}
 
 namespace spar_python {
 
-bool device_calls::can(int, spar_op, const char*) { return false; }
+bool device_calls::can(const device_values&, int, spar_op, const char*) { return false; }
 int device_calls::start_allreduce(spar_comm, const device_values&, std::int64_t, int, spar_op, const char*,
                                   spar_request*) {
   return SPAR_ERR_OTHER;

@@ -20,8 +20,9 @@ struct device_values {
 
 /// Calls on values in device memory by kernels.
 struct device_calls {
-  /// Whether there are kernels for values of `type`, and a device. Needs the GIL.
-  static bool can(int type, spar_op op, const char* algorithm);
+  /// Whether there are kernels for the values `x` of `type`: not for managed memory, which UCX may take for memory of a
+  /// device. Needs the GIL, and raises TransportError if CUDA fails.
+  static bool can(const device_values& x, int type, spar_op op, const char* algorithm);
   // As the functions of <spar/spar_cuda.h> of these names, only if `can` has returned true.
   static int start_allreduce(spar_comm comm, const device_values& x, std::int64_t n, int type, spar_op op,
                              const char* algorithm, spar_request* request);

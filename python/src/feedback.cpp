@@ -37,7 +37,7 @@ class error_feedback {
     array to(values, "values", access::write, place::anywhere);
     check_values(to);
     if (to.on_device() != nullptr && comm_.has_kernels() && index_bits_ == 32 &&
-        device_calls::can(code_on_device(to.type()), by, algorithm_.c_str())) {
+        device_calls::can(*to.on_device(), code_on_device(to.type()), by, algorithm_.c_str())) {
       const device_scope here(*to.on_device());
       comm_.call([&](spar_comm comm, spar_request* request) {
         return device_calls::start_feedback_reduce(feedback_, comm, *to.on_device(), to.size(), by, request);

@@ -79,6 +79,18 @@ def compare_feedback():
     comm.close()
 
 
+def reduce_in_default_streams():
+    comm = spar.Communicator.from_env()
+    for stream in (None, 1, 2):  # 1 and 2 are cudaStreamLegacy and cudaStreamPerThread
+        before = kernels()
+        x = DeviceArray(np.full(N, comm.rank + 1, np.float32), stream=stream)
+        x.get()  # the values are there
+        comm.allreduce(x, algorithm="ring")
+        x.stream = ctypes.c_void_p(stream)
+        assert (x.get() == 3).all() and kernels() > before
+    comm.close()
+
+
 def keep_staging_with_a_progress_thread():
     comm = spar.Communicator.from_env()
     x = DeviceArray(np.ones(3, np.float32))
@@ -99,6 +111,10 @@ def test_allreduce(ranks):
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_feedback(ranks):
     run_processes(ranks, compare_feedback)
+
+
+def test_default_streams():
+    run_processes(2, reduce_in_default_streams)
 
 
 def test_progress_thread():

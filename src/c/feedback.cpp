@@ -21,8 +21,8 @@ void reduce_values(spar_feedback handle, spar_comm comm, void* values, std::int6
   const auto on = open_communicator(comm);
   with_feedback(handle, op, [&]<class Its, class T>(const Its& its, const used_operation& by, std::type_identity<T>) {
     const auto x = checked_array<T>(values, n, "values");
-    if (request == nullptr) return its->reduce()(on->net(), x, by.what);
-    keep_call(comm, on, its, request, [&] { return its->reduce().start(on->net(), x, by.what); }, [] {});
+    if (request == nullptr) return its->reduce(on->net())(on->net(), x, by.what);
+    keep_call(comm, on, its, request, [&] { return its->reduce(on->net()).start(on->net(), x, by.what); }, [] {});
   });
 }
 
@@ -35,8 +35,9 @@ void reduce_sparse(spar_feedback handle, spar_comm comm, const void* values, std
     const auto finish = [on, by, sum](auto result) {
       *sum = handle_of(on, by, std::move(detail::any_results::stream(result.sum)));
     };
-    if (request == nullptr) return finish(its->reduce().reduce(on->net(), x, by.what));
-    keep_call(comm, on, its, request, [&] { return its->reduce().start_reduce(on->net(), x, by.what); }, finish);
+    if (request == nullptr) return finish(its->reduce(on->net()).reduce(on->net(), x, by.what));
+    keep_call(
+        comm, on, its, request, [&] { return its->reduce(on->net()).start_reduce(on->net(), x, by.what); }, finish);
   });
 }
 

@@ -57,24 +57,30 @@ class typed_feedback final : public feedback {
   typed_feedback(const communicator& on, int type, int index_bits, const char* algorithm)
       : feedback(type, index_bits, algorithm), reduce_(algorithm, on.hosts()) {}
 
-  /// The object of calls on values in host memory, after the residual has moved there.
-  [[nodiscard]] any_feedback<T, Index>& reduce() {
+  /// The object of a call of `net` on values in host memory, after the residual has moved there. If that fails, aborts
+  /// the communicator: other ranks may wait for the call.
+  [[nodiscard]] any_feedback<T, Index>& reduce(any_transport& net) {
+    detail::or_abort(net, [&] { on_host(); });
+    return reduce_;
+  }
+  [[nodiscard]] const void* residual(std::int64_t& n) override {
+    const std::span<const T> values = on_host().residual();
+    n = signed_of(values.size());
+    return values.data();
+  }
+  [[nodiscard]] any_bytes save() override { return on_host().save(); }
+  void load(std::span<const std::byte> saved) override { on_host().load(saved); }
+  void take_over(std::span<const std::byte> saved) override { on_host().take_over(saved); }
+
+ private:
+  any_feedback<T, Index>& on_host() {
     if (device) {
       reduce_.load(device->save());
       device = nullptr;
     }
     return reduce_;
   }
-  [[nodiscard]] const void* residual(std::int64_t& n) override {
-    const std::span<const T> values = reduce().residual();
-    n = signed_of(values.size());
-    return values.data();
-  }
-  [[nodiscard]] any_bytes save() override { return reduce().save(); }
-  void load(std::span<const std::byte> saved) override { reduce().load(saved); }
-  void take_over(std::span<const std::byte> saved) override { reduce().take_over(saved); }
 
- private:
   any_feedback<T, Index> reduce_;
 };
 

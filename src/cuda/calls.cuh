@@ -53,20 +53,28 @@ class device_request final : public request {
  public:
   template <class Start>
   device_request(const device_caller& by, Kept kept, const Start& start)
-      : request(by.comm, by.on), kept_(std::move(kept)), call_(start()) {}
+      : request(by.comm, by.on), device_(by.rank->transport().device()), kept_(std::move(kept)), call_(start()) {}
 
   bool done() override {
-    return or_transport_error([&] { return call_.done(); });
+    return there([&] { return call_.done(); });
   }
   bool wait_for(double seconds) override {
-    return or_transport_error([&] { return call_.wait_for(seconds); });
+    return there([&] { return call_.wait_for(seconds); });
   }
   void wait() override {
-    or_transport_error([&] { call_.wait(); });
+    there([&] { call_.wait(); });
   }
   void cancel() override { call_.cancel(); }
 
  private:
+  /// Calls `f()` while the device of the call is the current one.
+  template <class F>
+  auto there(const F& f) {
+    const detail::home_device::scope here(device_);
+    return or_transport_error(f);
+  }
+
+  const detail::home_device& device_; // of the communicator, which the base keeps
   Kept kept_;
   Pending call_;
 };

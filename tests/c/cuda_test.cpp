@@ -157,7 +157,6 @@ std::vector<bytes> fed_back(int ranks, const char* algorithm, const std::string&
     const void* residual = nullptr;
     OK(spar_feedback_residual(feedback, &residual, &n));
     append(residual, static_cast<std::size_t>(n) * sizeof(T));
-    OK(spar_barrier(comm)); // another rank may still read this one's memory
     OK(spar_feedback_free(&feedback));
   });
   return results;
@@ -249,7 +248,7 @@ TEST_F(c_cuda, refuses_bad_arguments_before_anything_is_sent) {
   on_ranks(2, [](spar_comm comm, int rank) {
     const device_array<float> x(values_of<float>(rank, 0));
     std::vector<float> here(600);
-    spar_request request = nullptr;
+    auto* request = reinterpret_cast<spar_request>(&here); // a failed start replaces it
     spar_feedback wide = nullptr, feedback = nullptr;
     OK(spar_feedback_create(comm, SPAR_FLOAT, 64, "topka:0.1", &wide));
     OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "topka:0.1", &feedback));
@@ -265,6 +264,9 @@ TEST_F(c_cuda, refuses_bad_arguments_before_anything_is_sent) {
       REFUSES("the 600 values of a spar::device_span are in host memory", reduce(comm, here.data(), 600));
       REFUSES("the pointer 'request' is NULL",
               spar_start_device_allreduce(comm, x.data(), 600, SPAR_FLOAT, SPAR_SUM, "ring", nullptr, nullptr));
+      REFUSES("in host memory",
+              spar_start_device_allreduce(comm, here.data(), 600, SPAR_FLOAT, SPAR_SUM, "ring", nullptr, &request));
+      EXPECT_EQ(request, nullptr);
       REFUSES("64-bit indices", spar_device_feedback_reduce(wide, comm, x.data(), 600, SPAR_SUM, nullptr));
       REFUSES("'op' is", spar_device_feedback_reduce(feedback, comm, x.data(), 600, SPAR_MAX, nullptr));
       REFUSES("'feedback' is NULL", spar_device_feedback_reduce(nullptr, comm, x.data(), 600, SPAR_SUM, nullptr));
@@ -275,7 +277,6 @@ TEST_F(c_cuda, refuses_bad_arguments_before_anything_is_sent) {
       REFUSES("progress_thread", reduce(comm, x.data(), 600));
       OK(spar_comm_set_progress_thread(comm, 0));
     }
-    EXPECT_EQ(request, nullptr);
     OK(spar_device_feedback_reduce(feedback, comm, x.data(), 600, SPAR_SUM, nullptr));
     REFUSES("the vector has length 599, but the residual has length 600",
             spar_device_feedback_reduce(feedback, comm, x.data(), 599, SPAR_SUM, nullptr));
@@ -356,6 +357,14 @@ TEST_F(c_cuda, keeps_one_rank_for_each_device) {
     }
     spar_feedback feedback = nullptr;
     OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "topka:k=1", &feedback));
+    const device_array<float> first({1, 2}); // on device 0
+    spar_request call = nullptr;
+    OK(spar_start_device_allreduce(comm, first.data(), 2, SPAR_FLOAT, SPAR_SUM, "ring", nullptr, &call));
+    cuda_double::set_device(1);
+    int done = 0;
+    OK(spar_wait_for(call, 1, &done)); // with any current device
+    EXPECT_EQ(done, 1);
+    OK(spar_wait(&call));
     float sum = 0;
     for (const int device : {0, 1}) { // with the residual
       cuda_double::set_device(device);
@@ -403,6 +412,40 @@ TEST_F(c_cuda, ends_on_all_ranks_if_cuda_fails) {
     failures += failed ? 1 : 0;
   }
   EXPECT_GE(failures, 20);
+}
+
+/// Each call of CUDA fails on rank 0 by which a residual moves to host memory.
+TEST_F(c_cuda, ends_on_all_ranks_if_a_residual_cannot_move) {
+  int failures = 0;
+  for (std::uint64_t at = 1, reached = 1; reached != 0; ++at) {
+    SCOPED_TRACE(testing::Message() << "call " << at);
+    std::atomic<int> status[2] = {};
+    std::atomic<int> ended = 0;
+    std::atomic<std::uint64_t> calls = 0;
+    on_ranks(2, [&](spar_comm comm, int rank) {
+      const device_array<float> x(values_of<float>(rank, 0));
+      std::vector<float> here(600);
+      spar_feedback feedback = nullptr;
+      OK(spar_comm_set_deadline(comm, 5));
+      OK(spar_feedback_create(comm, SPAR_FLOAT, 32, "topka:0.1", &feedback));
+      OK(spar_device_feedback_reduce(feedback, comm, x.data(), 600, SPAR_SUM, nullptr));
+      OK(spar_barrier(comm));
+      const std::uint64_t before = cuda_double::calls();
+      if (rank == 0) cuda_double::fail_at(at);
+      status[rank] = spar_feedback_reduce(feedback, comm, here.data(), 600, SPAR_SUM);
+      if (rank == 0) calls = cuda_double::calls() - before;
+      if (rank == 0) cuda_double::fail_at(1U << 30);
+      for (++ended; ended < 2;) std::this_thread::yield(); // that a rank leaves would end the other's call, too
+      cuda_double::finish(nullptr);
+      static_cast<void>(spar_feedback_free(&feedback));
+    });
+    reached = calls >= at ? 1 : 0;
+    const bool failed = status[0] != SPAR_SUCCESS;
+    EXPECT_TRUE(!failed || status[0] == SPAR_ERR_TRANSPORT) << status[0];
+    EXPECT_EQ(status[1], failed ? SPAR_ERR_PEER_FAILED : SPAR_SUCCESS);
+    failures += failed ? 1 : 0;
+  }
+  EXPECT_GE(failures, 1);
 }
 
 } // namespace

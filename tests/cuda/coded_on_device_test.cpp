@@ -101,9 +101,10 @@ TEST_F(coded_on_device, refuses_a_rice_code_before_anything_is_sent) {
     const device_array<float> x(std::vector<float>(100, 1));
     const device_array<std::uint32_t> at(std::vector<std::uint32_t>{3});
     const auto mine = spar::stream_view<float, std::uint32_t, spar::cuda>::sparse(100, {at.data(), 1}, {x.data(), 1});
-    const std::string refusal = "storage::coded without .fast = true encodes entries in device memory: there are no "
-                                "kernels for its Rice code, whose numbers differ in length; set .fast = true, which "
-                                "gives the numbers of a block equal widths";
+    const std::string refusal =
+        "storage::coded without .fast = true encodes entries in device memory: there are no "
+        "kernels for its Rice code, whose numbers differ in length; set .fast = true ('coded:fast' in a text), which "
+        "gives the numbers of a block equal widths";
     const auto sent = net.statistics().messages_sent;
     const auto parts = spar::compose(exact_topk{.k = 3}, coded<>{}, spar::recursive_doubling{});
     const spar::device_span values(x.data(), 100);

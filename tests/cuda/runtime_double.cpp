@@ -65,7 +65,11 @@ thread_local const char* failed = "";
 thread_local cuda_double::counts done_here;
 thread_local int captures = 0; // of this thread that have begun and not ended
 
-CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
+/// Whether `stream` is one of the handles of default streams, which are one stream here.
+bool is_default(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+CUstream_st& of(cudaStream_t stream) { return is_default(stream) ? default_stream : *stream; }
 
 void protect(int access) {
   for (auto next = device_memory.begin(); next != device_memory.end();) {
@@ -370,7 +374,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  if (stream == nullptr) return cudaErrorInvalidValue;
+  if (is_default(stream)) return cudaErrorInvalidValue;
   const std::lock_guard lock(all);
   cuda_double::finish(stream);
   std::erase(streams, stream);
@@ -381,7 +385,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  *device = stream == nullptr ? own_device : stream->device;
+  *device = is_default(stream) ? own_device : stream->device;
   return cudaSuccess;
 }
 /// Kernels are work that tests put into streams; these calls only stand for their launches.
@@ -411,7 +415,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  if (event->device != (stream == nullptr ? own_device : stream->device)) return cudaErrorInvalidResourceHandle;
+  if (event->device != (is_default(stream) ? own_device : stream->device)) return cudaErrorInvalidResourceHandle;
   event->captured = of(stream).captured;
   event->last = of(stream).last;
   if (event->captured != nullptr) return cudaSuccess;
@@ -456,7 +460,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   const std::lock_guard lock(all);
   if (const cudaError_t error = begin_call(); error != cudaSuccess) return error;
-  if (stream == nullptr || stream->captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
+  if (is_default(stream) || stream->captured != nullptr) return last_error = cudaErrorStreamCaptureUnsupported;
   stream->captured = new CUgraph_st{mode, {}};
   stream->last.clear();
   ++captures;
@@ -464,7 +468,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(all);
-  if (stream == nullptr || stream->captured == nullptr) return last_error = cudaErrorIllegalState;
+  if (is_default(stream) || stream->captured == nullptr) return last_error = cudaErrorIllegalState;
   *graph = stream->captured;
   const std::vector<bool> before = nodes_before(**graph, stream->last);
   bool joined = true; // whether the stream waits for all work of the others

@@ -84,7 +84,7 @@ class device_entries {
   }
 
   /// Waits for the work on the device so far, and ignores its errors.
-  void wait() const noexcept { cudaStreamSynchronize(work_.stream()); }
+  void wait() const noexcept { work_.order().wait(); }
 
  private:
   /// The communicator of the last `select`.

@@ -38,7 +38,7 @@ struct device_codec<storage::named_codec> {
       if constexpr (has_kernels<Codec>)
         return f(chosen);
       else
-        raise<invalid_argument>({"there are no kernels for the codec mx: use spar::staged"});
+        raise<invalid_argument>({"there are no kernels for the codec mx: use values in host memory, or spar::staged"});
     });
   }
 };

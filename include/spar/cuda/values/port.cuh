@@ -109,7 +109,7 @@ class device_port : public decorated_port<Inner> {
   /// After a failed call: waits until no device uses the values of the call, which the program may free.
   void end_work() noexcept {
     end_transfers(this);
-    cudaStreamSynchronize(work_->stream());
+    work_->order().wait();
   }
 
  private:

@@ -22,6 +22,7 @@ class device_values {
   device_values(const device_values&) = delete;
 
   [[nodiscard]] device_stream& order() noexcept { return order_; }
+  [[nodiscard]] const device_stream& order() const noexcept { return order_; }
   [[nodiscard]] cudaStream_t stream() const noexcept { return order_.get(); }
 
   template <class T, class Op>
