@@ -7,13 +7,13 @@
 //   reads the values after all work that was in `stream` when the call started; work that is put into `stream` after
 //   the call has ended sees the result.
 // - Over threads, all ranks of a call have their values in device memory. If a rank makes its first call on another
-//   device, the others do so in the same call. Over MPI and UCX, ranks with values in host
-//   memory may take part in the same call, by the function of <spar/spar.h>: the results have the same bits, except
-//   those of NaN.
+//   device, the others do so in the same call. Over MPI and UCX, ranks with values in host memory may take part in the
+//   same call, by the function of <spar/spar.h>: the results have the same bits, except those of NaN.
+// - A started call advances in spar_test, spar_wait_for and spar_wait.
 // - Errors beside those of the functions of <spar/spar.h>: SPAR_ERR_INVALID_ARGUMENT, before anything is sent, if there
-//   are no kernels (`spar_device_check`), if the values or the stream are not those of the current device, or if the
-//   communicator has a progress thread; SPAR_ERR_TRANSPORT on this rank, and SPAR_ERR_PEER_FAILED on the others, if
-//   CUDA fails.
+//   are no kernels (`spar_device_check`), if the error feedback has 64-bit indices, if the values or the stream are not
+//   those of the current device, or if the communicator has a progress thread; SPAR_ERR_TRANSPORT on this rank, and
+//   SPAR_ERR_PEER_FAILED on the others, if CUDA fails.
 #pragma once
 
 #include <spar/spar.h>
