@@ -228,7 +228,11 @@ TEST_F(c_cuda, says_what_has_no_kernels) {
     });
   };
   refuses(SPAR_FLOAT, SPAR_MAX, "ring", "no kernels for this operation on values in device memory");
+#ifdef SPAR_HAS_HALF
   refuses(SPAR_HALF, SPAR_SUM, "ring", "no kernels for values of the type SPAR_HALF");
+#else
+  refuses(SPAR_HALF, SPAR_SUM, "ring", "'type' is SPAR_HALF, which this library was compiled without");
+#endif
   refuses(SPAR_FLOAT, SPAR_SUM, "flexreduce", "'flexreduce' has a tree");
   refuses(SPAR_FLOAT, SPAR_SUM, "nonzeros",
           "no kernels for the composition of 'nonzeros' and values of the type float");
