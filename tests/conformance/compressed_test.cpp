@@ -369,13 +369,6 @@ TEST(compressed_allreduce, is_what_the_codec_makes_of_each_hop) {
   }
 }
 
-#if SPAR_ALL_CASES
-using after_ring = spar::recursive_doubling;
-using after_two_shots = spar::one_shot;
-#else // otherwise, doubles take the same schedules twice
-using after_ring = spar::ring;
-using after_two_shots = spar::two_shot;
-#endif
 /// Sums by the ring and then by recursive doubling, or in two shots and then in one.
 struct of_doubles {
   named codec;
@@ -385,16 +378,16 @@ struct of_doubles {
   spar::task<void> operator()(Net& net) const& {
     const std::span<double> mine((*x)[static_cast<std::size_t>(net.rank())]);
     if (in_shots) {
-      auto first = spar::start_allreduce(net, mine, spar::compose(codec, spar::two_shot{.piece = 100}));
-      co_await std::move(first);
-      auto second = spar::start_allreduce(net, mine, spar::compose(codec, after_two_shots{.piece = 100}));
-      co_await std::move(second);
+      auto in_two = spar::start_allreduce(net, mine, spar::compose(codec, spar::two_shot{.piece = 100}));
+      co_await std::move(in_two);
+      auto in_one = spar::start_allreduce(net, mine, spar::compose(codec, spar::one_shot{.piece = 100}));
+      co_await std::move(in_one);
       co_return;
     }
-    auto first = spar::start_allreduce(net, mine, spar::compose(codec, spar::ring{.piece = 100}));
-    co_await std::move(first);
-    auto second = spar::start_allreduce(net, mine, spar::compose(codec, after_ring{.piece = 100}));
-    co_await std::move(second);
+    auto by_ring = spar::start_allreduce(net, mine, spar::compose(codec, spar::ring{.piece = 100}));
+    co_await std::move(by_ring);
+    auto by_doubling = spar::start_allreduce(net, mine, spar::compose(codec, spar::recursive_doubling{.piece = 100}));
+    co_await std::move(by_doubling);
   }
 };
 

@@ -206,8 +206,8 @@ TEST(faults_of_parts, end_the_call_while_other_parts_wait_for_late_ranks) {
 
 using collectives_among_threads = tested;
 #else
-using collectives_among_threads =
-    testing::Types<sparse<spar::ssar_split>, feedback<spar::ok_topk<float>>, dense<spar::ring>>;
+using collectives_among_threads = testing::Types<sparse<spar::ssar_split>, sparse<spar::sparcml>,
+                                                 feedback<spar::ok_topk<float>>, dense<spar::ring>, dense_on_tree>;
 #endif
 template <class Collective>
 struct faults_among_threads : faults<Collective> {};

@@ -240,7 +240,7 @@ void expect_as_libzfp(const std::vector<T>& x, unsigned limit, const std::string
 /// In the full set, each rate has all blocks; otherwise each fifth rate has the same fifth of them.
 TYPED_TEST(zfp_coders, have_the_bytes_and_values_of_libzfp) {
   using T = TypeParam;
-  const std::size_t blocks = spar_test::is_full() ? 1'000'000 : spar_test::is_shortened ? 10'000 : 40'000;
+  const std::size_t blocks = spar_test::is_full() ? 1'000'000 : spar_test::is_shortened ? 10'000 : 100'000;
   for (int kind = 0; kind < kinds; ++kind) {
     const auto x = values_of<T>(kind, 4 * blocks, static_cast<std::uint64_t>(kind));
     for (unsigned rate = 4; rate <= 32; ++rate) {

@@ -57,15 +57,13 @@ struct input {
   std::vector<Index> indices;
 };
 
-/// Runs `call(net, bytes)` on each rank of a new group of threads, and records what it has done. Calls of the headers
-/// and of the library take the same type of transport, so that this test compiles each composition once.
+/// Runs `call(rank, bytes)` on each rank of a new group of threads, and records what it has done.
 template <class Call>
 outcomes on_threads(spar::rank_t ranks, const Call& call) {
   outcomes all(static_cast<std::size_t>(ranks));
   spar::thread_group group(ranks);
   try {
-    group.run([&](spar::threads& rank) {
-      spar::any_transport net(rank);
+    group.run([&](spar::threads& net) {
       outcome& mine = all[static_cast<std::size_t>(net.rank())];
       try {
         call(net, mine.bytes);
@@ -87,24 +85,26 @@ void expect_same(const Algorithm& algorithm, std::string_view text, Op op, std::
   for (const spar::rank_t ranks : all_ranks) {
     SCOPED_TRACE(testing::Message() << text << ", " << ranks << " ranks, n = " << n << ", 1 of " << step << ", "
                                     << Op::name);
-    const auto values = on_threads(ranks, [&](spar::any_transport& net, std::vector<std::byte>& out) {
+    const auto values = on_threads(ranks, [&](spar::threads& net, std::vector<std::byte>& out) {
       auto x = input<T, Index>(n, net.rank(), step).dense;
       spar::allreduce(net, std::span(x), algorithm, op);
       append(out, std::span<const T>(x));
     });
-    const auto streams = on_threads(ranks, [&](spar::any_transport& net, std::vector<std::byte>& out) {
+    const auto streams = on_threads(ranks, [&](spar::threads& net, std::vector<std::byte>& out) {
       const input<T, Index> mine(n, net.rank(), step);
       const auto sum = spar::allreduce(net, spar::sparse_view(n, mine.indices, mine.values), algorithm, op);
       append(out, sum.indices());
       append(out, sum.values());
     });
     for (const auto& reduce : {spar::any_allreduce<T, Index>(text), spar::any_allreduce<T, Index>(algorithm)}) {
-      EXPECT_EQ(values, on_threads(ranks, [&](spar::any_transport& net, std::vector<std::byte>& out) {
+      EXPECT_EQ(values, on_threads(ranks, [&](spar::threads& rank, std::vector<std::byte>& out) {
+                  spar::any_transport net(rank);
                   auto x = input<T, Index>(n, net.rank(), step).dense;
                   reduce(net, std::span(x), op);
                   append(out, std::span<const T>(x));
                 }));
-      EXPECT_EQ(values, on_threads(ranks, [&](spar::any_transport& net, std::vector<std::byte>& out) {
+      EXPECT_EQ(values, on_threads(ranks, [&](spar::threads& rank, std::vector<std::byte>& out) {
+                  spar::any_transport net(rank);
                   const auto x = input<T, Index>(n, net.rank(), step).dense;
                   std::vector<T> y(n);
                   auto pending = reduce.start(net, x, y, op);
@@ -114,7 +114,8 @@ void expect_same(const Algorithm& algorithm, std::string_view text, Op op, std::
                   EXPECT_EQ(moved.statistics().messages_sent, net.last_call().messages_sent);
                   append(out, std::span<const T>(y));
                 }));
-      EXPECT_EQ(streams, on_threads(ranks, [&](spar::any_transport& net, std::vector<std::byte>& out) {
+      EXPECT_EQ(streams, on_threads(ranks, [&](spar::threads& rank, std::vector<std::byte>& out) {
+                  spar::any_transport net(rank);
                   const input<T, Index> mine(n, net.rank(), step);
                   const auto sum = reduce(net, n, mine.indices, mine.values, op);
                   append(out, sum.indices());
@@ -182,7 +183,10 @@ TEST(any_allreduce, has_the_errors_of_the_allreduce) {
   const auto expect_same_errors = [](const auto& call, const auto& any_call) {
     const auto expected = on_threads(2, call);
     for (const outcome& mine : expected) EXPECT_NE(mine.error, "");
-    EXPECT_EQ(expected, on_threads(2, [&](spar::any_transport& net, std::vector<std::byte>&) { any_call(net); }));
+    EXPECT_EQ(expected, on_threads(2, [&](spar::threads& rank, std::vector<std::byte>&) {
+                spar::any_transport net(rank);
+                any_call(net);
+              }));
   };
   const spar::any_allreduce<float> reduce;
   const std::vector<std::uint32_t> wrong{5, 3};
@@ -201,7 +205,8 @@ TEST(any_allreduce, names_the_difference_of_its_calls) {
     return all;
   };
   std::vector<float> x(10);
-  const auto any_of = [&](auto& net, std::size_t n, const spar::any_allreduce<float>& reduce, spar::any_operation op) {
+  const auto any_of = [&](auto& rank, std::size_t n, const spar::any_allreduce<float>& reduce, spar::any_operation op) {
+    spar::any_transport net(rank);
     std::vector<float> mine(n);
     reduce(net, mine, op);
   };
